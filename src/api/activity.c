@@ -1,3 +1,4 @@
+/* Routes of the audit trail: listing a company's entries, and adding one. */
 #include "store/activity.h"
 
 #include "api/api.h"

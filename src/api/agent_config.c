@@ -249,7 +249,7 @@ static bool has_skill(const json_t *skills, const json_t *name)
         return false;
 }
 
-/* What is there, with or without what is named. A new reference. */
+/* The skills that are there, with or without those that are named. A new reference. */
 static json_t *merge_skills(const json_t *there, const json_t *named, bool add)
 {
         json_t *merged = json_array(), *skill;
@@ -262,7 +262,7 @@ static json_t *merge_skills(const json_t *there, const json_t *named, bool add)
         return merged;
 }
 
-/* {desiredSkills, mode?: add, remove or replace}: what is to be there afterwards. */
+/* {desiredSkills, mode?: add, remove or replace}: the skills that are to be there afterwards. */
 static int wanted_skills(struct call *c, json_t **ret, struct err *err)
 {
         CLEAN(json_decrefp) json_t *config = NULL;

@@ -1,3 +1,4 @@
+/* Routes of agents: creating, hiring, listing, showing and changing them. */
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/agents/agent.h"
@@ -15,7 +16,7 @@ static int show(void *ctx, const struct agent *agent, bool full)
         return 0;
 }
 
-/* The names of all parameters, so that whoever sent them knows what was ignored. */
+/* The names of all parameters, so that the caller knows what was ignored. */
 static int refuse_query(struct call *c, struct err *err)
 {
         const char *names = "";
@@ -51,8 +52,8 @@ static int create(struct call *c, struct err *err)
                             &agent);
 }
 
-/* Asking for an agent. There are no approvals as things of their own: the agent itself waits, and
- * somebody of the board approves it. */
+/* Asking for an agent. There are no approvals as objects of their own: the agent itself waits, and
+ * a board user approves it. */
 static int hire(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);

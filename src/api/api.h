@@ -21,7 +21,7 @@ struct api {
         struct runtime *rt;
         struct pool *pool;
         uv_loop_t *loop;
-        uid_t operator_uid; /* who runs the daemon: auth_is_operator() */
+        uid_t operator_uid; /* the user that runs the daemon: auth_is_operator() */
         int64_t started_ms;
         _Atomic uint64_t requests, errors;
 };
@@ -42,7 +42,7 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
-        const char *client; /* whom limits are counted for: http_request_client() */
+        const char *client; /* the client that limits are counted for: http_request_client() */
         const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
@@ -95,20 +95,19 @@ enum {
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
-        ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
+        ROUTE_OPEN = 1 << 4,      /* for every client that reaches us, also in local trusted mode */
         ROUTE_CLOSES = 1 << 5,    /* it ends something: without a seat there, one in LANE_CLOSING */
         ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
         /* The handler checks rights before the first parameter, with call_check_thing(). */
         ROUTE_RIGHTS_FIRST = 1 << 7,
-        /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
-         * names: thing.h. */
+        /* It may wait for another party, so it needs a seat in the lane of the object that its
+         * first parameter names: thing.h. */
         ROUTE_WAITS = 1 << 8,
 };
 
-/* What is called for a route is one of: a handler (`fn`), or a function of core that writes the
- * answer by itself (`write`), takes the body and does so (`take`), or ends something and is
- * answered
- * {"ok":true} (`end`). Those with _of get the first parameter, the thing that it is about. */
+/* A route calls one of: a handler (`fn`), or a function of core that writes the answer by itself
+ * (`write`), takes the body and does so (`take`), or ends something and is answered {"ok":true}
+ * (`end`). Those with _of get the first parameter, the thing that it is about. */
 struct route {
         const char *method;
         const char *pattern; /* segments; ":name" takes one */
@@ -192,7 +191,7 @@ void call_etag(struct call *c);
 void call_field(struct call *c, const char *name, const char *value);
 /* A writer for the answer. */
 struct jw *call_json(struct call *c);
-/* The same for a list: begin it, let somebody write the rows, end it and return what came of that.
+/* The same for a list: begin it, let another function write the rows, end it and return the result.
  */
 struct jw *call_list(struct call *c);
 int call_list_end(struct call *c, int r);
@@ -216,7 +215,7 @@ int call_page(struct call *c, struct call_page *p, int64_t fallback, int64_t max
 int call_cursor(struct call *c, struct call_page *p, struct err *err);
 /* How many rows to ask the store for: one more than fit says that there is another page. */
 int64_t call_page_rows(const struct call_page *p);
-/* As call_list(). Whoever shows a row asks first whether there is room for it. */
+/* As call_list(). The caller asks whether there is room for a row before it shows the row. */
 void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
 int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);

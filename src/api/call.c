@@ -20,7 +20,7 @@
 
 /* Answers */
 
-/* What went wrong inside is for the log; the caller learns that it was us. */
+/* Internal causes go to the log only; the caller learns that the fault is ours. */
 static const char *public_text(int code, const struct err *err)
 {
         switch (code) {
@@ -60,7 +60,7 @@ static void write_error(struct call *c, int code, const struct err *err)
                           LOG_S("error", err->msg), LOG_S("kind", info->name));
 }
 
-/* Who may not have a WebSocket is not told why (http-api 4.1). */
+/* A caller who may not have a WebSocket is not told why (http-api 4.1). */
 static void write_failure(struct call *c, int code, const struct err *err)
 {
         bool is_refusal =
@@ -72,8 +72,8 @@ static void write_failure(struct call *c, int code, const struct err *err)
                 write_error(c, code, err);
 }
 
-/* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
- * made both documents. */
+/* A weak validator over the bytes. The key is fixed: only the author of both documents gains by a
+ * collision. */
 void call_etag(struct call *c)
 {
         static const unsigned char key[crypto_shorthash_KEYBYTES] = "berth etag";
@@ -102,7 +102,8 @@ static int identify(struct call *c, struct err *err)
 
 static void enter_lane(struct call *c);
 
-/* In local trusted mode the operator needs no key; everybody else does, but for signing in. */
+/* In local trusted mode the operator needs no key; every other caller does, except for signing
+ * in. */
 static int check_stranger(const struct call *c, struct err *err)
 {
         if (c->actor.type != ACTOR_NONE || c->rt->settings.mode != MODE_LOCAL_TRUSTED ||
@@ -176,7 +177,8 @@ static int first_stage(struct call *c, struct err *err)
                         return 0;
                 }
         }
-        /* Rights are checked by the handler; a body is not worth reading for nobody. */
+        /* The handler checks rights; a body from a caller without an identity is not worth
+         * reading. */
         if (r >= 0)
                 r = call_read_body(c, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
@@ -224,7 +226,7 @@ static void run_handler(struct call *c, struct op *op)
 void call_free(struct call *c)
 {
         if (c->pass)
-                callback_leave(c->pass, 499); /* nobody was answered */
+                callback_leave(c->pass, 499); /* no client was answered */
         buf_wipe(&c->channel_body);
         buf_done(&c->out);
         arena_done(&c->arena);
@@ -322,7 +324,7 @@ void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err)
         c->stage = stage;
         c->on_loop = NULL;
         c->on_gone = NULL;
-        c->lane.key[0] = '\0'; /* nobody is waited for any more */
+        c->lane.key[0] = '\0'; /* the next stage waits for no other party */
         submit(c);
 }
 
@@ -488,8 +490,8 @@ void call_route(struct call *c)
                 submit(c);
 }
 
-/* Nobody waits for the answer any more: the operation hears of it at its next wait, and undoes what
- * it can. It is answered into the void when it is done. */
+/* The client no longer waits for the answer: the operation learns of it at its next wait, and
+ * undoes what it can. It is answered into the void when it is done. */
 static void on_abort(void *ctx, struct http_exchange *x)
 {
         struct call *c = http_data(x);

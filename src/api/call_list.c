@@ -87,8 +87,8 @@ static void part_gone(struct call *c)
         call_free(c);
 }
 
-/* The client has read everything: the handler makes the next part. Who asks is looked up again, so
- * a key that was revoked meanwhile ends the list. */
+/* The client has read everything: the handler makes the next part. The caller's identity is looked
+ * up again, so a key that was revoked meanwhile ends the list. */
 static void part_read(struct http_exchange *x)
 {
         struct call *c = http_data(x);
@@ -124,7 +124,7 @@ static void part_send(struct call *c)
 void call_parts_end(struct call *c)
 {
         http_set_data(c->x, NULL);
-        if (c->status) { /* what was sent is not the whole list, and must not look like it */
+        if (c->status) { /* the part that was sent must not look like the whole list */
                 http_drop(c->x);
         } else {
                 http_stream_write(c->x, buf_str(&c->out), c->out.len);

@@ -1,3 +1,5 @@
+/* Requests from the callback channel: which parts of them are believed, and how they are
+ * answered. */
 #include "api/channel.h"
 
 #include <stdio.h>

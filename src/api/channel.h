@@ -1,6 +1,6 @@
 /* Requests that came through the callback channel of a run (core/callbacks/callback.h).
  *
- * The channel says who it is; of what the request says only method, path, query, body and a few
+ * The channel identifies the caller; of the request only method, path, query, body and a few
  * headers count. It is let in, or refused, at its head; its body is gathered here, so that it stays
  * small. Of the answer only a few headers leave. Between the two it is a call as any other.
  *

@@ -1,3 +1,4 @@
+/* Routes by which the command line signs in, of the session, and of board keys. */
 #include "core/access/cli_auth.h"
 
 #include "api/api.h"

@@ -1,3 +1,4 @@
+/* Routes of companies and their members. */
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/access/member.h"

@@ -1,3 +1,4 @@
+/* Which members of each kind of row the API shows, and in which form. */
 #include "api/encode.h"
 
 #include "store/row.h"

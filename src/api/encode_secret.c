@@ -1,3 +1,4 @@
+/* How the API shows secrets, their versions, their use and vaults: never a value. */
 #include "api/encode.h"
 
 void encode_secret(struct jw *w, const struct secret *s)

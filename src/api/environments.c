@@ -1,3 +1,4 @@
+/* Routes of environments: creating, listing, showing, changing and removing them. */
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/adapters/adapter.h"

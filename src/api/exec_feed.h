@@ -1,7 +1,7 @@
 /* The output of an execution as a feed reads it: from the output files, at an offset, up to what is
- * known to be there. A thousand idle ones cost their connection and this struct: all who follow an
- * execution share its open files. When the execution has ended, its row gives the last word.
- * terminal.c adds input to it. */
+ * known to be there. A thousand idle ones cost their connection and this struct: all clients that
+ * follow an execution share its open files. When the execution has ended, its row gives the last
+ * word. terminal.c adds input to it. */
 #ifndef BERTH_API_EXEC_FEED_H
 #define BERTH_API_EXEC_FEED_H
 

@@ -1,3 +1,4 @@
+/* When a feed reads on, sends, pings its client, checks its rights again, and ends. */
 #include "api/feed.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #define BEAT_MAX_MS    15000 /* clients take a longer silence for an outage */
 #define AGAIN_MS       250   /* after what is to be sent could not be read */
 #define FAILING_MAX_MS 30000
-#define PONG_AHEAD_MAX (2 * FEED_AHEAD) /* whoever pings without reading gets no more answers */
+#define PONG_AHEAD_MAX (2 * FEED_AHEAD) /* a client that does not read gets no more answers */
 
 static void feed_flush(struct feed *f);
 
@@ -119,7 +120,7 @@ void feed_put_comment(struct feed *f)
                 sse_put_comment(&f->out, "still here");
 }
 
-/* What is next */
+/* The next bytes */
 
 static void feed_load(struct feed *f);
 static void feed_tick(uv_timer_t *timer);
@@ -197,7 +198,7 @@ static void feed_load(struct feed *f)
                 feed_end(f, FEED_END_STOPPED);
 }
 
-/* Who may stay */
+/* Which clients may stay */
 
 static void feed_check_run(struct pool_job *job, struct op *op)
 {
@@ -374,7 +375,7 @@ static void feed_begin(struct call *c)
         f->beat_at = uv_now(c->api->loop) + f->beat_ms;
         if (f->kind->begin)
                 f->kind->begin(f);
-        /* Of a client that left before this nobody is told again. HEAD has its answer. */
+        /* A client that left before this is not reported again. HEAD has its answer. */
         if (live_is_stopped(c->rt->live))
                 feed_end(f, FEED_END_STOPPED);
         else if (http_is_gone(c->x))

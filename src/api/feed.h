@@ -18,7 +18,7 @@
  * (feed_position()).
  *
  * Loop thread, except feed_open(), kind->load() and kind->may(). The memory stays until the
- * connection is over, no job runs and nobody holds it; kind->free() is the last call. */
+ * connection is over, no job runs and there is no feed_hold(); kind->free() is the last call. */
 #ifndef BERTH_API_FEED_H
 #define BERTH_API_FEED_H
 
@@ -53,7 +53,7 @@ enum feed_end {
         FEED_END_REFUSED, /* the caller may no longer */
         FEED_END_STOPPED, /* the daemon stops */
         FEED_END_CUT,
-        FEED_END_CONFUSED, /* the client sent what nobody understands */
+        FEED_END_CONFUSED, /* the client sent something that is not understood */
 };
 
 struct feed_kind {
@@ -73,7 +73,7 @@ struct feed_kind {
         void (*tick)(struct feed *f);
         /* A message of the client; false: it has no meaning. NULL: they are skipped. */
         bool (*message)(struct feed *f, const char *data, size_t len);
-        const char *no_message; /* what the client is told of one without meaning */
+        const char *no_message; /* the text that the client gets for a message without meaning */
         /* The connection is over: let go of what wakes it. May be NULL. */
         void (*closed)(struct feed *f, enum feed_end why);
         /* The daemon stops while the stream is over and still held. May be NULL. */
@@ -93,7 +93,7 @@ struct feed {
         uv_timer_t timer;
         uint64_t beat_ms, beat_at;
         uint64_t again_at;      /* next() is to be called then; 0: when something happens */
-        uint64_t failing_since; /* 0: what was read last could be */
+        uint64_t failing_since; /* 0: the last read worked */
         unsigned holds;
 
         struct pool_job load_job, check_job;

@@ -1,3 +1,4 @@
+/* Which Host and Origin headers a request may come with. */
 #include "api/guard.h"
 
 #include <strings.h>

@@ -1,4 +1,4 @@
-/* What is checked before a request is looked at: that it is meant for this host, and that no
+/* Checks that come before a request is looked at: that it is meant for this host, and that no
  * foreign web page sent it. */
 #ifndef BERTH_API_GUARD_H
 #define BERTH_API_GUARD_H

@@ -6,7 +6,7 @@
 /* Paperclip's version string: its clients compare it. */
 #define SEED_VERSION "0.3.1"
 
-/* Who works and who waits, to tell a slow provider from a slow machine. */
+/* Which jobs work and which wait, to tell a slow provider from a slow machine. */
 static void write_load(struct jw *w, const struct pool_stats *pool)
 {
         jw_key(w, "operations");

@@ -1,3 +1,4 @@
+/* Routes of the instance: its general and experimental settings, and its scheduler. */
 #include "core/access/instance.h"
 
 #include "api/api.h"

@@ -1,3 +1,4 @@
+/* Routes of issues: creating, listing, changing and checking them out, and an agent's inbox. */
 #include "core/issues/issue.h"
 
 #include "api/api.h"
@@ -21,7 +22,7 @@ static int show(void *ctx, const struct issue *issue)
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-/* "me" is who asks. */
+/* "me" is the caller. */
 static const char *query_actor(struct call *c, const char *name, const char *me)
 {
         const char *text = call_query(c, name);

@@ -8,7 +8,7 @@
 enum lease_use {
         LEASE_LOOK, /* at the lease itself */
         LEASE_KEEP, /* it is renewed or given up: board callers only */
-        LEASE_USE, /* what happens in its place: those who may have things run there (host_use.h) */
+        LEASE_USE,  /* use of its place: callers who may have things run there (host_use.h) */
 };
 
 /* The lease of the path's first parameter, for a caller that manages environments of its company.

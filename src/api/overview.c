@@ -1,10 +1,11 @@
-/* A company from above: how many of what, and who reports to whom. Also the lists of things that
- * Paperclip has and Berth does not, which its clients and agents ask for: they are empty. */
+/* Routes of a company's overview: how many objects of each kind it has, and which agent reports to
+ * which. Also the lists of things that Paperclip has and Berth does not, which its clients and
+ * agents ask for: they are empty. */
 #include "api/api.h"
 #include "core/companies/company.h"
 #include "core/issues/issue.h"
 
-/* Who may see the company may see that it has none. */
+/* A caller who may see the company may see that it has none. */
 static int none_of_company(struct call *c, struct err *err)
 {
         struct company company;

@@ -5,8 +5,8 @@
  * other path that no route knows and that is not the API's is the page itself, which finds out from
  * its address what to show.
  *
- * The page gets no rights from where it comes: it calls the API like everybody else. Its policy
- * lets it load and call nothing but this daemon, and nobody may put it into a frame. */
+ * The page gets no rights from where it comes: it calls the API like every other client. Its policy
+ * lets it load and call nothing but this daemon, and no page may put it into a frame. */
 #include <strings.h>
 
 #include "api/api.h"

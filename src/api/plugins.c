@@ -8,7 +8,8 @@
 #define LOGS_DEFAULT 25
 #define LOGS_MAX     500
 
-/* A plugin as the API shows it. What waits for approval is shown without the files it is in. */
+/* A plugin as the API shows it. A change that waits for approval is shown without the files it is
+ * in. */
 static void write_pending(struct jw *w, const char *text)
 {
         CLEAN(json_decrefp) json_t *pending = NULL;
@@ -71,7 +72,7 @@ static int check_board_org(struct call *c, struct err *err)
         return r < 0 ? r : access_board_org(db, &c->actor, err);
 }
 
-/* What comes with Berth to be installed from its directory. */
+/* The plugins that come with Berth, to be installed from its directory. */
 static int list_examples(struct call *c, struct err *err)
 {
         const char *dir = c->rt->settings.examples_dir;

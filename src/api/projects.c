@@ -27,7 +27,7 @@ static int hide(void *ctx UNUSED, const struct project *row UNUSED)
         return 0;
 }
 
-/* Who may see the projects may see that there are no goals. */
+/* A caller who may see the projects may see that there are no goals. */
 static int list_goals(struct call *c, struct err *err)
 {
         return call_list_end(c, project_list(c->op, c->rt, c->params[0], hide, call_list(c), err));

@@ -22,7 +22,7 @@ static bool run_log_is_whole(const struct run *run)
 
 /* Following: record by record as server-sent events, or as the lines of the file.
  *
- * The records are read from the file, where they are before anybody is told of them; the live
+ * The records are read from the file, where they are before any client is told of them; the live
  * events of the run only say when to look again. So nothing is lost to a client that is slow or
  * comes back: it is an offset in a file. */
 
@@ -280,7 +280,7 @@ static int get_log(struct call *c, struct err *err)
                 return r;
         if (!view.run.log_ref)
                 return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        /* Asked before reading: what is written after this shows as more to come. */
+        /* Asked before reading: bytes that are written after this show as more to come. */
         whole = run_log_is_whole(&view.run);
         r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
                          err);

@@ -1,3 +1,4 @@
+/* Which requests get a WebSocket, and how the others are refused. */
 #include "api/socket.h"
 
 #include <strings.h>
@@ -40,7 +41,7 @@ int socket_check(struct call *c, struct err *err)
             !websocket_accept(key, accept) || http_has_body(c->x))
                 return err_set(err, ERR_INVALID,
                                "This is a WebSocket, version 13: connect with ws://");
-        /* A page of anybody's can open a WebSocket to us; only its origin tells. */
+        /* Any web page can open a WebSocket to us; only its origin tells. */
         if (origin && !http_peer(c->x)->is_unix &&
             (!c->host || !guard_origin_allowed(&c->rt->settings, origin, c->host)))
                 return err_set(err, ERR_FORBIDDEN, "forbidden");

@@ -1,8 +1,8 @@
 /* Asking for a WebSocket: routes with ROUTE_SOCKET.
  *
- * A request for one is looked at before it is run (socket_check()); who may not have it is answered
- * 403 `forbidden` as plain text, and a WebSocket that no route offers gets no answer at all
- * (http-api 4.1). The handler checks rights and makes a feed of it (feed.h, FEED_SOCKET). Loop
+ * A request for one is looked at before it is run (socket_check()); a caller who may not have it is
+ * answered 403 `forbidden` as plain text, and a WebSocket that no route offers gets no answer at
+ * all (http-api 4.1). The handler checks rights and makes a feed of it (feed.h, FEED_SOCKET). Loop
  * thread. */
 #ifndef BERTH_API_SOCKET_H
 #define BERTH_API_SOCKET_H
@@ -13,7 +13,7 @@
 bool socket_wanted(const struct http_exchange *x);
 /* Before the call of a ROUTE_SOCKET is run: key, version, origin, and the token of the query. */
 int socket_check(struct call *c, struct err *err);
-/* The answer to who may not have it. */
+/* The answer to a caller who may not have it. */
 void socket_write_forbidden(struct call *c);
 
 #endif

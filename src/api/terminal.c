@@ -18,7 +18,7 @@
 #define MESSAGE_MAX   ((size_t)256 * 1024)
 #define INPUT_PENDING ((size_t)256 * 1024) /* past it no more is taken from the client */
 #define PART_MAX      ((size_t)32 * 1024)
-#define HANG_UP_MS    2000 /* what the shell has to end by itself */
+#define HANG_UP_MS    2000 /* time that the shell has to end by itself */
 
 struct terminal {
         struct exec_feed exec;
@@ -27,7 +27,7 @@ struct terminal {
         bool hanging_up;    /* holds the feed */
         size_t input_bytes; /* on their way to the box */
         bool paused;
-        uint16_t columns, rows; /* what the shell is yet to hear of; 0: nothing */
+        uint16_t columns, rows; /* the size that the shell is yet to be told; 0: none */
 };
 
 static struct terminal *terminal_of(struct feed *f)

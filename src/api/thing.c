@@ -1,3 +1,4 @@
+/* The table of what the first parameter of a path names, and the lane that a call enters for it. */
 #include "api/thing.h"
 
 #include <stdio.h>
@@ -100,8 +101,8 @@ static int find_by_company(struct db *db UNUSED, struct lane_search *s, struct e
         return 0;
 }
 
-/* A plugin belongs to the instance. What is asked of it for a company says so in its body, and
- * counts for that company if the caller may see it. */
+/* A plugin belongs to the instance. A request to it for a company says so in its body, and counts
+ * for that company if the caller may see it. */
 static int find_by_plugin(struct db *db, struct lane_search *s, struct err *err UNUSED)
 {
         const json_t *body = s->c->body, *context = json_object_get(body, "runContext");
@@ -175,8 +176,8 @@ int call_check_thing(struct call *c, struct err *err)
         return t->missing ? call_uuid(c, 0, t->missing, err) : 0;
 }
 
-/* Whoever may not see the thing is not put into its lane: the handler refuses that call, and it
- * must not fill the queue of others. */
+/* A caller who may not see the object does not enter its lane: the handler refuses that call, and
+ * it must not fill the queue of others. */
 static int find_lane(struct lane_search *s, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;

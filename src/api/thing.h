@@ -1,8 +1,8 @@
 /* What the first parameter of a path names, by the beginning of the path: one table, in thing.c. It
  * has the text for a parameter that is no id, and the lane of the pool (rt/pool.h) of routes that
  * may wait for a provider, a host, a box or a vault (ROUTE_WAITS). All that waits for one
- * environment shares that environment's seats; what has no environment has the seats of its company
- * or its plugin. */
+ * environment shares that environment's seats; an object without an environment has the seats of
+ * its company or its plugin. */
 #ifndef BERTH_API_THING_H
 #define BERTH_API_THING_H
 

@@ -19,7 +19,7 @@ static int hide(void *ctx UNUSED, const struct vault_row *row UNUSED)
         return 0;
 }
 
-/* Newer clients can look for vaults in an account. We only know those that somebody told us of. */
+/* Newer clients can look for vaults in an account. We only know the ones that were configured. */
 static int discover(struct call *c, struct err *err)
 {
         int r = vault_list(c->op, c->rt, c->params[0], hide, NULL, err);

@@ -1,3 +1,4 @@
+/* Memory of an arena: blocks that are filled one after the other and freed together. */
 #include "base/arena.h"
 
 #include <ctype.h>

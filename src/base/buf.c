@@ -1,3 +1,4 @@
+/* How a buffer grows, and that it fails at its upper bound. */
 #include "base/buf.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The clocks, and instants as ISO 8601 texts. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 

@@ -16,10 +16,11 @@ int64_t clock_now_us(void);
 /* The wall clock as the kernel says it, which may jump. */
 int64_t clock_wall_us(void);
 /* The clock for deadlines that are stored: wall time as of the last clock_steady_add(), carried on
- * by the monotonic clock. When an operator sets the wall clock it goes on as before, until whoever
- * moves the stored deadlines along moves this clock with them. */
+ * by the monotonic clock. When an operator sets the wall clock this clock goes on as before, until
+ * the code that shifts the stored deadlines shifts this clock with them. */
 int64_t clock_steady_us(void);
-/* How far the wall clock is ahead of it; and move it by so much. */
+/* How far the wall clock is ahead of the steady clock; and shift the steady clock by that
+ * amount. */
 int64_t clock_steady_lag_us(void);
 void clock_steady_add(int64_t us);
 /* Monotonic, counts time asleep. */

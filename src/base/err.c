@@ -1,3 +1,4 @@
+/* The table of error codes, and how an error's text is put together. */
 #include "base/err.h"
 
 #include <errno.h>

@@ -6,9 +6,9 @@
  * found");`
  *
  * One table (err.c) maps a code to an HTTP status, a process exit status and a log level, and says
- * whether the same attempt may succeed later although nobody changes anything: an error is
- * transient by its code, or by the errno that caused it. Lower layers do not log; whoever handles
- * an error logs it once. No secret enters a message.
+ * whether the same attempt may succeed later without any change: an error is transient by its code,
+ * or by the errno that caused it. Lower layers do not log; the code that handles an error logs it
+ * once. No secret enters a message.
  *
  * A struct err on the stack starts as {0} and owns `details`; use CLEAN(err_done).
  *
@@ -35,11 +35,11 @@ enum err_code {
         ERR_IO = -14,              /* disk full, unreadable file, broken pipe */
         ERR_CORRUPT = -15,         /* stored bytes do not make sense */
         ERR_VERSION = -16,         /* stored by a newer version */
-        ERR_LOCKED = -17,          /* somebody else holds the thing */
+        ERR_LOCKED = -17,          /* another process holds the lock */
         ERR_USAGE = -18,           /* wrong command line */
         ERR_UNREACHABLE = -19,     /* the other end does not answer, and has done nothing: 502 */
         ERR_UNCERTAIN = -20,       /* an outside effect may or may not have happened */
-        ERR_THROTTLED = -21,       /* somebody else asks us to slow down: 429 */
+        ERR_THROTTLED = -21,       /* another party asks us to slow down: 429 */
 };
 
 struct err {
@@ -97,7 +97,8 @@ int err_wrap(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
         })
 #endif
 
-/* Whoever made the error knows that it may pass, whatever its code says. err may be NULL. */
+/* The code that made the error knows that it may pass, whatever the error code says. err may be
+ * NULL. */
 void err_mark_transient(struct err *err);
 
 /* Attach JSON text (heap, taken) to be sent as `details`. */

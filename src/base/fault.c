@@ -1,3 +1,4 @@
+/* Which crash point ends the process, and which write to the database fails, in the test build. */
 #include "base/fault.h"
 
 #ifdef BERTH_FAULTS

@@ -1,3 +1,4 @@
+/* Reading, syncing and replacing whole files. */
 #define _GNU_SOURCE
 #include "base/fd.h"
 

@@ -22,7 +22,8 @@ int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, str
  * not.
  */
 enum life file_life_at(int dirfd, const char *path);
-/* What is in the file, or the names in the directory, survive a power cut when this returns 0. */
+/* When this returns 0, the content of the file, or the names in the directory, survive a power
+ * cut. */
 int file_sync(int dirfd, const char *path, struct err *err);
 /* The same for the directory that holds `path`, which need not be dirfd itself. */
 int file_sync_parent(int dirfd, const char *path, struct err *err);

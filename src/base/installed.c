@@ -1,3 +1,4 @@
+/* Where our own program and the files installed with it are. */
 #include "base/installed.h"
 
 #include <limits.h>

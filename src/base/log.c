@@ -1,3 +1,4 @@
+/* Which log lines are written, and their form. */
 #include "base/log.h"
 
 #include <stdio.h>

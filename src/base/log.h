@@ -3,7 +3,7 @@
  *     log_info("lease released", LOG_S("lease", id), LOG_I("ms", elapsed));
  *     ts=2026-05-10T10:00:00.000Z level=info msg="lease released" lease=… ms=3
  *
- * Each call site may write LOG_BURST lines in LOG_WINDOW_MS; what is over is counted and reported
+ * Each call site may write LOG_BURST lines in LOG_WINDOW_MS; further lines are counted and reported
  * with the next line that passes (`suppressed=`), so a flood of one kind never hides the others.
  * Values are escaped and made valid UTF-8: nothing a caller passes can start a new line, and every
  * line is complete. Keys are literals. Never pass a secret.

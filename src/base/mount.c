@@ -1,3 +1,4 @@
+/* Mounts by file descriptor, from a detached copy to its place. */
 #define _GNU_SOURCE
 #include "base/mount.h"
 

@@ -1,6 +1,6 @@
 /* The mount calls that sandboxes and the views of plugin workers are built with: file-descriptor
  * based, so that a mount is finished (read-only, without setuid and devices, with its owners)
- * before anybody can see it.
+ * before any process can see it.
  *
  * All return a descriptor or 0, and -1 with errno. */
 #ifndef BERTH_BASE_MOUNT_H

@@ -1,3 +1,4 @@
+/* Which paths are opened: what is followed on the way, and what is refused. */
 #define _GNU_SOURCE
 #include "base/path.h"
 
@@ -12,8 +13,8 @@
 
 #include "base/fd.h"
 
-/* The kernel asks to try again when something was renamed while it looked; whoever renames without
- * pause must not keep us here. */
+/* The kernel asks to try again when something was renamed while it looked; a process that renames
+ * without pause must not keep us here. */
 #define OPEN_TRIES 64
 #define LINKS_MAX  40
 
@@ -87,10 +88,10 @@ struct walk {
         int at;
         char rest[PATH_MAX];
         int links;
-        uid_t link_owner; /* of a symlink that was followed, if he is neither root nor we; else 0 */
+        uid_t link_owner; /* of a symlink that was followed, if neither root nor our user; else 0 */
 };
 
-/* What is left begins with where the symlink leads. */
+/* Put the target of the symlink in front of the rest of the path. */
 static int follow_link(struct walk *w, int link, const struct stat *st)
 {
         char target[PATH_MAX], rest[PATH_MAX];

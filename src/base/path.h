@@ -18,9 +18,10 @@ int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *
 int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                     struct err *err);
 
-/* Open a directory by an absolute path that the operator wrote down (O_PATH). Symlinks of root's
- * and of our own user are followed. Any other user's has to lead to a directory of his: he can
- * change it whenever he likes, and was not asked. ERR_FORBIDDEN when it does not. */
+/* Open a directory by an absolute path that the operator wrote down (O_PATH). Symlinks that belong
+ * to root or to our own user are followed. A symlink of any other user has to lead to a directory
+ * of the same user: that user can change it at any time, and was not asked. ERR_FORBIDDEN when it
+ * does not. */
 int path_open_named(const char *path, int *ret_fd, struct err *err);
 
 /* Create the directory and its parents with the given mode; existing ones are left alone. */

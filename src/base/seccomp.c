@@ -1,3 +1,4 @@
+/* The entries of system call filters. */
 #define _GNU_SOURCE
 #include "base/seccomp.h"
 

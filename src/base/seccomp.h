@@ -40,7 +40,7 @@ void seccomp_abi(struct seccomp *p);
 void seccomp_deny(struct seccomp *p, int call, int errno_value);
 /* Only with this value as argument `arg`; EPERM otherwise. */
 void seccomp_only_with(struct seccomp *p, int call, int arg, uint32_t value);
-/* EPERM with this value as argument `arg`; what else is refused is for the entries behind. */
+/* EPERM with this value as argument `arg`; the entries behind decide about other values. */
 void seccomp_not_with(struct seccomp *p, int call, int arg, uint32_t value);
 /* clone and unshare without new namespaces. clone3 gets ENOSYS, since its flags lie in memory where
  * a filter cannot look; libc then uses clone. */
@@ -48,7 +48,7 @@ void seccomp_no_clone3(struct seccomp *p);
 void seccomp_no_namespaces(struct seccomp *p);
 /* mount calls, pivot_root and setns. */
 void seccomp_no_mounts(struct seccomp *p);
-/* ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal. */
+/* ioctl TIOCSTI and TIOCLINUX: typing into another process's terminal. */
 void seccomp_no_typing(struct seccomp *p);
 /* socket(): streams and datagrams of the internet. Unix sockets get `unix_answer`, 0: any type is
  * allowed. All other families get EAFNOSUPPORT; libc looks names up without netlink. */

@@ -1,6 +1,7 @@
+/* Which bytes are a UTF-8 character, and how many are skipped when they are none. */
 #include "base/utf8.h"
 
-/* What the second byte may be depends on the first: that is where overlong forms, surrogates and
+/* The first byte decides which second bytes are valid: that is where overlong forms, surrogates and
  * too large code points are caught. Every later byte is 80..BF. */
 static size_t lead(unsigned char c, unsigned char *ret_low, unsigned char *ret_high)
 {

@@ -1,5 +1,5 @@
 /* UTF-8, one character at a time. Overlong forms, surrogates and code points past U+10FFFF are
- * invalid. What is invalid is skipped in the steps that every browser uses: the longest run that
+ * invalid. Invalid bytes are skipped in the steps that every browser uses: the longest run that
  * could have begun a character, at least one byte, so one U+FFFD stands for one mistake.
  *
  * Any thread. */

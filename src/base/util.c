@@ -1,3 +1,4 @@
+/* Allocating bookkeeping memory, with a reserve for the first allocation that fails. */
 #define _GNU_SOURCE
 #include "base/util.h"
 
@@ -13,7 +14,7 @@ void memory_exhausted(void)
         abort();
 }
 
-/* What is held for the first allocation that fails. */
+/* The block that is held for the first allocation that fails. */
 static _Atomic(void *) spare;
 static atomic_bool spare_is_used;
 

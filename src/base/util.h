@@ -74,10 +74,10 @@ static inline int hex_digit(char c)
         return -1;
 }
 
-/* The block that the first failed allocation of the process gets, so that what is under way can
- * end: hold one of that size, 0 for none. */
+/* The block that the first failed allocation of the process gets, so that work under way can end:
+ * hold one of that size, 0 for none. */
 void memory_reserve(size_t size);
-/* It is in use. */
+/* Whether the reserved block is in use. */
 bool memory_is_short(void);
 
 /* Says "out of memory" and aborts; see the note on memory above. */

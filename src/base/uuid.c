@@ -1,3 +1,4 @@
+/* Making and reading UUIDs, and random bytes. */
 #include "base/uuid.h"
 
 #include <ctype.h>

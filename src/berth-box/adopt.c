@@ -33,7 +33,7 @@ static void adopt_stream(struct stream *s)
         if (fstat(s->file, &st) < 0)
                 return;
         s->written = (uint64_t)st.st_size;
-        /* What was let go is a hole at the start; it must never be sent as zeros. */
+        /* Bytes that were given back are a hole at the start; it must never be sent as zeros. */
         data = lseek(s->file, 0, SEEK_DATA);
         s->stored = data >= 0 ? (uint64_t)data : s->written;
         s->punched = s->stored;
@@ -92,8 +92,8 @@ static int adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID], 
         return 0;
 }
 
-/* A box that does not know an execution says to the host that it was never started: what cannot be
- * read now keeps the box from starting. */
+/* A box that does not know an execution says to the host that it was never started: so an execution
+ * that cannot be read now keeps the box from starting. */
 int spool_adopt(struct box *b, struct err *err)
 {
         int fd = openat(b->spool_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -134,7 +134,7 @@ void spool_remove_all(struct box *b)
         for (int i = 0; i < b->n_execs; i++)
                 if (b->execs[i].state != EXEC_FREE)
                         spool_remove(b, &b->execs[i]);
-        if (b->sandbox) /* the rest is for who buries it: it says where its cgroups are */
+        if (b->sandbox) /* box_bury() needs the rest: it says where its cgroups are */
                 return;
         (void)unlinkat(b->dir_fd, "spool", AT_REMOVEDIR);
         (void)unlinkat(b->dir_fd, "box.sock", 0);

@@ -6,7 +6,7 @@
  *   main.c    command line, detaching; mains.h: what else the program can be started as
  *   setup.c   directory, lock, socket, signals, tables
  *   loop.c    the loop: events, signals, deadlines, stopping, idling
- *   conn.c    connections: bytes in, bytes out, HELLO and who is the host
+ *   conn.c    connections: bytes in, bytes out, HELLO and which one is the host
  *   host.c    what the host's frames do
  *   say.c     what is told to the host, and when there is room for it
  *   exec.c    the life of an execution, from START to the exit record
@@ -76,8 +76,8 @@ struct stream {
         struct buf held;  /* taken from the pipe, and not in the spool for want of room */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */
-        uint64_t punched; /* given back to the file system: what a host has of an own spool, what is
-                           * over the limit of a shared one */
+        uint64_t punched; /* given back to the file system: of an own spool what a host has, of a
+                             shared one what exceeds the limit */
         /* Of the attachment, own spool: DATA goes from `sent` up to `limit` once `open`. */
         bool open;
         uint64_t sent, limit;
@@ -256,7 +256,7 @@ void conn_fail(struct box *b, struct conn *c, uint32_t channel, uint16_t code, c
 size_t conn_room(struct conn *c); /* for frames at the end of the output buffer */
 /* Handle the frames that were read, as far as there is room for answers. */
 void conn_handle_all(struct box *b);
-/* Tell what there is to tell and write it; close who was too slow. */
+/* Queue what the connections are to be told and write it; close connections that were too slow. */
 void conn_tell_all(struct box *b, int64_t *nearest);
 /* At the very end: STOPPED, and a little time to take it. */
 void conn_finish(struct box *b);
@@ -304,7 +304,7 @@ struct start {
         char **argv, **envp, **redact; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
- * free when nobody is attached. */
+ * free when no connection is attached. */
 void child_start(struct box *b, struct exec *e, const struct start *s);
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows);
 /* A process with a command's rights that serves `fd`, which it gets as its standard input: this
@@ -323,8 +323,8 @@ void spool_close(struct exec *e);
 bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
-/* What is in the pipe now, as far as it may be kept; below 0 when something was lost, 1 when the
- * disk is full and the rest may still find room. */
+/* Take what is in the pipe now, as far as it may be kept; below 0 when something was lost, 1 when
+ * the disk is full and the rest may still find room. */
 int spool_drain(struct box *b, struct exec *e, int stream);
 /* Bytes of it that are on the disk. */
 uint64_t spool_kept(const struct exec *e);
@@ -388,8 +388,8 @@ void cgroup_signal(struct box *b, struct exec *e, int signal);
 void cgroup_remove(struct box *b, const char *name);
 void cgroup_done(struct box *b);
 
-/* What comes before the text of an error in a box's last word: whether it may pass. That another
- * box is there is an answer of its own. */
+/* The words before the text of an error in a box's last message: whether the error may pass. That
+ * another box is there is an answer of its own. */
 static inline const char *box_not_now(const struct err *err)
 {
         return err->is_transient && err->code != ERR_LOCKED ? BOX_NOT_NOW : "";

@@ -1,6 +1,6 @@
-/* What this machine has and lacks for sandboxes. Whatever can be tried is tried: the reasons for
- * which namespaces are refused (sysctls, AppArmor, seccomp of a container, limits) are more than
- * can be listed.
+/* Finds out what this machine has and lacks for sandboxes. Whatever can be tried is tried: the
+ * reasons for which namespaces are refused (sysctls, AppArmor, seccomp of a container, limits) are
+ * more than can be listed.
  *
  * One line per point: name, ok, missing or weaker, what was found, what to do; separated by tabs.
  */
@@ -51,7 +51,7 @@ static void check_kernel(void)
               "a kernel of version 5.12 or newer is needed");
 }
 
-/* Who forbids it, as far as can be known. */
+/* The setting that forbids it, as far as can be known. */
 static const char *why_no_namespaces(int errno_value)
 {
         if (read_number("/proc/sys/user/max_user_namespaces") == 0)

@@ -171,9 +171,9 @@ static void exec_in_path(const struct start *s)
         errno = refused ? EACCES : ENOENT;
 }
 
-/* By the system call itself: the library keeps two signals to itself, and whoever started us may
- * have ignored those too. All zero is the default action, whatever else the kernel's structure
- * holds. */
+/* By the system call itself: the library keeps two signals to itself, and the process that started
+ * us may have ignored those too. All zero is the default action, whatever else the kernel's
+ * structure holds. */
 static void reset_signals(void)
 {
         static const unsigned char standard[64];
@@ -214,7 +214,7 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
 {
         if ((ends->cgroup >= 0 && !joined && enter_cgroup(ends->cgroup) < 0) || limits_enter(b) < 0)
                 child_fails(ends->status, BOX_ERR_RESOURCES);
-        if (!b->sandbox) /* PID 1 takes everybody with it */
+        if (!b->sandbox) /* PID 1 takes all processes with it */
                 die_with_box(b);
         setsid();
         reset_signals();

@@ -29,7 +29,8 @@ static void want_events(struct box *b, struct conn *c, uint32_t events)
 
 static void conn_close(struct box *b, struct conn *c);
 
-/* When all slots are taken, somebody who has not said HELLO yet has to go: the longest silent. */
+/* When all slots are taken, a connection that has not said HELLO yet is closed: the longest silent
+ * one. */
 static struct conn *find_slot(struct box *b)
 {
         struct conn *oldest = NULL;

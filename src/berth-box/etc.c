@@ -56,7 +56,7 @@ static const char *hostname(const struct box *b)
         return b->sandbox->spec.hostname ? b->sandbox->spec.hostname : "sandbox";
 }
 
-/* With the host's network also its resolver; otherwise there is nobody to ask. */
+/* With the host's network also its resolver; otherwise there is no resolver to ask. */
 static int write_network(const struct box *b)
 {
         char text[512];

@@ -1,3 +1,4 @@
+/* One call: hands it to the resident end, and starts that where there is none. */
 #define _GNU_SOURCE
 #include "berth-box/exchange.h"
 

@@ -213,7 +213,7 @@ static void main_ended(struct box *b, struct exec *e, int status)
         exec_kill(b, e, 0);
 }
 
-/* Everybody's orphans end up here too; only main processes are of interest. */
+/* The orphans of all executions end up here too; only main processes are of interest. */
 void exec_reap(struct box *b)
 {
         bool any = false;
@@ -250,7 +250,8 @@ static void fill_exit(struct exec *e)
         };
 }
 
-/* What one has said that ended by itself waits for room on the disk, unless the place is given up.
+/* The output of an execution that ended by itself waits for room on the disk, unless the place is
+ * given up.
  */
 static bool waits_for_room(const struct box *b, const struct exec *e)
 {

@@ -1,7 +1,7 @@
 /* What the host's frames do: one function per type, each of which reads its payload to the end
  * before it changes anything. A frame for a channel that means nothing (its START failed, or it was
- * forgotten, while the host was still sending) is answered with ERROR 4 and otherwise ignored; what
- * a host cannot do by bad timing ends the connection with ERROR 3. */
+ * forgotten, while the host was still sending) is answered with ERROR 4 and otherwise ignored; a
+ * mistake that bad timing cannot explain ends the connection with ERROR 3. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -224,8 +224,8 @@ static void attach(struct exec *e, uint32_t channel)
                 e->out[i].open = false;
 }
 
-/* The place's numbers are the host's, which knows what was forgotten and what was removed since:
- * who waits for room may have it now. */
+/* The host sets the numbers of the place, because it knows what was forgotten and what was removed
+ * since. Commands that wait for room may have it now. */
 static void set_output(struct box *b, struct exec *e, const struct box_output *output)
 {
         e->output = *output;

@@ -89,7 +89,7 @@ static int mount_image(const char *path, struct err *err)
                 if (loop < 0)
                         break;
                 if (ioctl(loop, LOOP_CONFIGURE, &config) < 0) {
-                        if (errno == EBUSY) /* somebody else was faster */
+                        if (errno == EBUSY) /* another process was faster */
                                 continue;
                         break;
                 }

@@ -3,9 +3,9 @@
  * which.
  *
  * All cgroups are called berth-<box id>. Their paths are in DIR/cgroup before the first is made, so
- * whoever buries the box finds them whenever the launcher died. PID 1 lives in them from the start.
- * The one of version 2 needs no controller to be of use: it freezes and kills, and belongs to the
- * supervisor, who makes one in it per execution (cgroup.c).
+ * box_bury() finds them whenever the launcher died. PID 1 lives in them from the start. The one of
+ * version 2 needs no controller to be of use: it freezes and kills, and belongs to the supervisor,
+ * which makes one in it per execution (cgroup.c).
  *
  * Memory is limited for all but PID 1. Files in memory outlive the commands that wrote them,
  * and commands can be smaller than PID 1: inside the limit the kernel would choose PID 1 to be
@@ -315,9 +315,9 @@ int limits_make(struct box *b, struct err *err)
         return 0;
 }
 
-/* A process that moves itself as a thread is the one case in which version 1 does not make
- * everybody on the machine wait for a grace period: milliseconds for each controller. So the
- * launcher goes ahead, and PID 1 is born there; a command joins the one for memory itself. */
+/* A process that moves itself as a thread is the one case in which version 1 does not make every
+ * process on the machine wait for a grace period: milliseconds for each controller. So the launcher
+ * goes ahead, and PID 1 is born there; a command joins the one for memory itself. */
 static int join_v1(const struct sandbox *s, int controller)
 {
         return s->v1_fds[controller] < 0 || write(s->v1_fds[controller], "0", 1) == 1 ? 0 : -1;

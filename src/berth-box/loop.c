@@ -41,8 +41,8 @@ void box_deadline(int64_t *nearest, int64_t candidate)
 
 /* Inner root may signal PID 1, and may write any sender into what it queues (sigqueue); its code is
  * negative then. The kernel keeps SI_USER to itself and fills in the sender: process 0 is one from
- * outside. What it had no room to queue comes as SI_USER of process 0 and user 0; nobody outside is
- * root of the sandbox. */
+ * outside. A signal that it had no room to queue comes as SI_USER of process 0 and user 0; no user
+ * outside is root of the sandbox. */
 static bool is_from_host(const struct box *b, const struct signalfd_siginfo *info)
 {
         return !b->sandbox ||

@@ -2,8 +2,9 @@
  *
  * Two forks: the caller waits for the first process, which ends as soon as the box is ready or has
  * failed; the box itself has no parent that would have to reap it, a session of its own, and no
- * descriptor, environment variable or signal setting of whoever started it. Everything that can
- * fail is done by the final process, so its answer on standard output is the whole truth. */
+ * descriptor, environment variable or signal setting of the process that started it. Everything
+ * that can fail is done by the final process, so its answer on standard output is the whole
+ * truth. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static bool parse_number(const char *text, int64_t *ret)
         return errno == 0 && *text && !*end && *ret > 0;
 }
 
-/* An empty environment, also for who reads it in our memory. */
+/* An empty environment, also for a process that reads it in our memory. */
 static void forget_environment(void)
 {
         for (char **e = environ; e && *e; e++)

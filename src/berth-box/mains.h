@@ -21,7 +21,7 @@ int relay_main(const struct main_args *a);
 /* The questions of the relay, answered by a line with ASK_WORD and `yes`, `no` or what went wrong.
  * ensure and bury say `no`. */
 int ask_main(const struct main_args *a);
-/* Reads the call from standard input, where nobody sees it, and prints the answer. */
+/* Reads the call from standard input, where no other process sees it, and prints the answer. */
 int exchange_main(const struct main_args *a);
 
 #endif

@@ -3,9 +3,9 @@
  * PID 1 is a user of its own, neither root nor the agent of the sandbox, and all its capabilities
  * hold in the sandbox's user namespace only. It keeps those it works with: becoming the command's
  * user (SETUID, SETGID), giving it its terminal (CHOWN), killing (KILL), finding its processes
- * (SYS_PTRACE), and taking rights away (SETPCAP). Its bounding set, which nobody below can ever get
- * beyond, is what a command may have: nothing, or for root inside the few that installing packages
- * takes.
+ * (SYS_PTRACE), and taking rights away (SETPCAP). Its bounding set, which no process below can ever
+ * get beyond, is what a command may have: nothing, or for root inside the few that installing
+ * packages takes.
  *
  * no_new_privs is set for PID 1 and therefore for all: no setuid program, no file capability works.
  */

@@ -1,3 +1,4 @@
+/* The relay's loop: frames between its carrier and the boxes of this host. */
 #define _GNU_SOURCE
 #include "berth-box/relay.h"
 

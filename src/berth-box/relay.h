@@ -1,6 +1,6 @@
 /* berth-box --relay: carries streams between its standard streams and the boxes of this host
- * (docs/box-protocol.md, section 11). One thread, one epoll loop; what it keeps is bounded by
- * credit, and nothing of it is worth saving: boxes outlive it.
+ * (docs/box-protocol.md, section 11). One thread, one epoll loop; credit bounds what it keeps, and
+ * it saves nothing, because boxes outlive it.
  *
  *   relay.c      the loop, the carrier, the streams
  *   relay_ask.c  questions: each that takes time is a process of its own */

@@ -1,3 +1,4 @@
+/* Questions about boxes; each that takes time is a process of its own. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -74,7 +75,8 @@ static void spawn_box(const char *dir, const char *id, int lock, struct buf *wor
                 ;
 }
 
-/* Who wants the box, said before there is one: whoever finds it later can tell whose it is. */
+/* Write down which node wants the box before there is one, so that a later look can tell which node
+ * the box belongs to. */
 static int note_node(const char *dir, const char *node, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" NODE_NOTE, dir);

@@ -1,5 +1,5 @@
 /* One connection to the box at a time: that of the latest session. Both directions count their
- * bytes from 0; what goes to the host is kept until a call says that it is there. */
+ * bytes from 0; bytes to the host are kept until a call says that they have arrived. */
 #define _GNU_SOURCE
 #include "berth-box/exchange.h"
 
@@ -59,7 +59,7 @@ static void answer(struct resident *r, struct call *c, uint8_t status)
                                                                  .taken = r->taken,
                                                                  .offset = r->out_offset,
                                                                  .data = { buf_str(&r->out), n } });
-        (void)fcntl(c->fd, F_SETFL, 0); /* whoever asks reads at once */
+        (void)fcntl(c->fd, F_SETFL, 0); /* the caller reads at once */
         (void)fd_write_all(c->fd, bytes.data, bytes.len, NULL);
         close(c->fd);
         buf_wipe(&c->in);
@@ -84,7 +84,7 @@ static void begin_session(struct resident *r, uint64_t session)
         r->session = session;
         r->ended = false;
         r->no_box = box_connect(r->dir, &r->box_fd, NULL) < 0;
-        /* Calls of the session before have nobody to answer them. */
+        /* Calls of the session before can get no other answer. */
         for (int i = 0; i < CALLS_MAX; i++)
                 if (r->calls[i].waits)
                         answer(r, &r->calls[i], EXCHANGE_STALE);
@@ -107,7 +107,7 @@ static void write_box(struct resident *r)
                         continue;
                 if (n < 0 && errno == EAGAIN)
                         return;
-                if (n < 0) { /* what it said last is still to be read */
+                if (n < 0) { /* its last bytes are still to be read */
                         buf_wipe(&r->in);
                         return;
                 }
@@ -159,7 +159,7 @@ static void handle_call(struct resident *r, struct call *c)
         r->last_call_ms = clock_mono_ms();
         if (q.session > r->session)
                 begin_session(r, q.session);
-        for (int i = 0; i < CALLS_MAX; i++) /* nobody is held while the host has more to say */
+        for (int i = 0; i < CALLS_MAX; i++) /* no call is held while the host has more to say */
                 if (r->calls[i].waits)
                         answer(r, &r->calls[i], status_of(r));
         take_bytes(r, &q);
@@ -176,7 +176,7 @@ static void handle_call(struct resident *r, struct call *c)
         buf_wipe(&c->in);
 }
 
-/* Answer whom there is something to say, or who has waited enough. */
+/* Answer the calls that there is something for, and those that have waited enough. */
 static void answer_waiting(struct resident *r)
 {
         int64_t now = clock_mono_ms();
@@ -220,7 +220,7 @@ static void accept_call(struct resident *r)
                 close(fd);
 }
 
-/* Until the directory is gone, or nobody has called for long. */
+/* Until the directory is gone, or no call has come for long. */
 static bool is_wanted(const struct resident *r)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" EXCHANGE_SOCKET, r->dir);

@@ -64,8 +64,8 @@ static int make_tmpfs(const struct sandbox *s, bool is_storage)
         return mount_new("tmpfs", SAFE, options);
 }
 
-/* Of a tmpfs: with a rootfs one beside it, else a corner of the root itself, which nobody inside
- * may enter, so that one size bounds everything. */
+/* Of a tmpfs: with a rootfs one beside it, else a corner of the root itself, which no process
+ * inside may enter, so that one size bounds everything. */
 static int make_storage(const struct sandbox *s)
 {
         CLEAN(cleanup_fd) int fd = -1;
@@ -126,7 +126,7 @@ static int make_root(struct sandbox *s, struct err *err)
         return 0;
 }
 
-/* What is in it */
+/* The content of the root */
 
 static int make_dir(const char *path, mode_t mode, uint32_t owner)
 {
@@ -214,7 +214,7 @@ static void forbid_user_namespaces(void)
                 (void)!write(fd, "0", 1);
 }
 
-/* Its own processes only, and of those only one's own. What is masked is root's business; a nested
+/* Its own processes only, and of those only one's own. The masked files are for root only; a nested
  * sandbox may make a /proc of its own only while nothing of this one is. */
 static int make_proc(struct sandbox *s, struct err *err)
 {
@@ -291,7 +291,7 @@ static int make_temporary(struct sandbox *s, struct err *err)
         return 0;
 }
 
-/* The directory and what is missing above it. Nobody else is in here yet, but a rootfs or an
+/* The directory and what is missing above it. No other process is in here yet, but a rootfs or an
  * earlier box may have left links: they are not followed. */
 static int make_path(const char *path, int *ret_fd)
 {
@@ -406,7 +406,7 @@ int root_build(struct box *b, struct err *err)
                 r = stage_trees(s, err);
         if (r < 0)
                 return r;
-        /* What is made from here on is inner root's. */
+        /* Files that are made from here on belong to inner root. */
         setfsgid(0);
         setfsuid(0);
         r = make_root(s, err);

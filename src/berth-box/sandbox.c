@@ -284,8 +284,8 @@ static bool take_ids(uid_t user, gid_t group)
 
 /* As the supervisor, with all rights. Its group is not in the sandbox's own maps: PID 1 could not
  * change to it. And what the kernel counts for each user (inotify instances, queued signals and
- * messages, locked memory) it counts inside a namespace for who has made it, too: for root that
- * would be one account of all sandboxes and the host. */
+ * messages, locked memory) it counts inside a namespace for the user that made it, too: for root
+ * that would be one account of all sandboxes and the host. */
 static pid_t clone_as_supervisor(const struct box *b, bool *ret_joined)
 {
         uid_t own = geteuid(), id = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
@@ -322,7 +322,7 @@ static int clone_failed(struct err *err)
         return err_set(err, ERR_PROVIDER, "make the namespaces: %s%s", strerror(errno), fix);
 }
 
-/* What only somebody outside can do for PID 1, between clone and "go". */
+/* Does what only a process outside can do for PID 1, between clone and "go". */
 static int equip(struct box *b, pid_t pid, bool joined, struct err *err)
 {
         struct sandbox *s = b->sandbox;

@@ -2,7 +2,7 @@
  * prepares what needs the host's rights; the other is cloned into the namespaces and becomes PID 1.
  *
  *   sandbox.c  the launcher, PID 1's way from clone to the loop, and their handshake
- *   userns.c   user namespaces and who is who in them
+ *   userns.c   user namespaces and the users in them
  *   limits.c   cgroups of the box as a whole, resource limits
  *   root.c     the root: mounts, devices, processes, workspace, and changing to it
  *   etc.c      its /etc
@@ -49,8 +49,8 @@ struct sandbox {
 /* sandbox.c: the whole life of `berth-box --sandbox`; the launcher's exit status. */
 int sandbox_main(struct box *b);
 /* Run again from a sealed copy in memory, unless that is where we are. The program of a daemon that
- * is not root belongs to a user whom inner root stands above; a file that nobody can write to does
- * not. */
+ * is not root belongs to a user that inner root stands above; a sealed copy cannot be written to at
+ * all. */
 void sandbox_seal_program(char **argv);
 
 /* userns.c */

@@ -1,7 +1,7 @@
-/* What is told to the host. Nothing here waits and nothing is queued elsewhere: an execution has
- * bits that say what is due, and a round over the executions turns them into frames as long as
- * there is room. The order within an execution is fixed: STARTED or STATE first, then TAKEN and
- * output, EXIT last.
+/* Decides what is told to the host. Nothing here waits and nothing is queued elsewhere: an
+ * execution has bits that say what is due, and a round over the executions turns them into frames
+ * as long as there is room. The order within an execution is fixed: STARTED or STATE first, then
+ * TAKEN and output, EXIT last.
  *
  * Rounds begin where the last one stopped, so that one talkative command does not starve the rest.
  */
@@ -277,7 +277,8 @@ static bool say_execs(struct box *b, struct conn *c)
         return true;
 }
 
-/* Output and the tunnel share the link: whoever has filled it lets the other begin next time. */
+/* Output and the tunnel share the link: the one that has filled it lets the other begin next
+ * time. */
 bool say_pending(struct box *b, struct conn *c)
 {
         bool tunnel_first = b->say_tunnel_first;
@@ -285,7 +286,7 @@ bool say_pending(struct box *b, struct conn *c)
 
         if (c->list_at >= 0 && !say_list(b, c))
                 return false;
-        (void)conn_room(c); /* what was sent is gone, so that the length only grows from here */
+        (void)conn_room(c); /* drops what was sent, so that the length only grows from here */
         before = c->out.len;
         if (!(tunnel_first ? tunnel_say(b, c) : say_execs(b, c))) {
                 if (c->out.len > before)

@@ -1,14 +1,14 @@
 /* The system calls that commands in a sandbox do not get.
  *
- * A deny list: what reaches the kernel's rarely tested or far-reaching parts, or other processes'
- * memory, or would undo the sandbox. Socket families are an allow list. The filter is one for all
- * commands and is made once, from the entries of base/seccomp.h:
+ * A deny list: calls that reach the kernel's rarely tested or far-reaching parts, or other
+ * processes' memory, or would undo the sandbox. Socket families are an allow list. The filter is
+ * one for all commands and is made once, from the entries of base/seccomp.h:
  *
  *   - another ABI than the native one (32-bit, x32), and clone3: ENOSYS
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox
  *   - inner root does not become the supervisor; where its group is mapped (rootless) it gets no
  *     supplementary groups at all
- *   - ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal
+ *   - ioctl TIOCSTI and TIOCLINUX: typing into another process's terminal
  *   - everything on the list of base/seccomp.c: EPERM */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@ static void put_route_socket(struct seccomp *p)
         seccomp_load_call(p);
 }
 
-/* Inner root may become anybody but the supervisor, who outside may be the daemon's own user. */
+/* Inner root may become any user but the supervisor, which outside may be the daemon's own user. */
 static void put_not_supervisor(struct seccomp *p, int call, int n_args)
 {
         seccomp_when(p, (uint32_t)call, (uint8_t)(3 * n_args + 1));
@@ -44,8 +44,8 @@ static void put_not_supervisor(struct seccomp *p, int call, int n_args)
 }
 
 /* Commands have no supplementary groups, and none is added: the list lies in memory, where a filter
- * cannot look. The answer is "done", since whoever asks (apt, su) wants to get rid of what it has
- * and would not go on after a refusal. */
+ * cannot look. The answer is "done", since programs that ask (apt, su) want to get rid of the
+ * groups they have and would not go on after a refusal. */
 static void put_no_groups(struct seccomp *p)
 {
         seccomp_deny(p, SYS_setgroups, 0);

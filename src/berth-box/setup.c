@@ -41,8 +41,8 @@ int setup_directory(struct box *b, struct err *err)
         return 0;
 }
 
-/* Whoever started us may have it already, as BOX_LOCK_FD: then it has to be the one of our
- * directory, and held. */
+/* The process that started us may have the lock already, as BOX_LOCK_FD: then it has to be the one
+ * of our directory, and held. */
 int setup_lock(struct box *b, struct err *err)
 {
         struct stat held, there;
@@ -86,7 +86,7 @@ int setup_socket(struct box *b, struct err *err)
         return 0;
 }
 
-/* Who listens is who a connection's credentials name: whoever buries a box asks for them. */
+/* A connection's credentials name the process that called listen(); box_bury() asks for them. */
 int setup_listen(struct box *b, struct err *err)
 {
         if (listen(b->listen_fd, 128) < 0 || box_watch(b, b->listen_fd, EPOLLIN, EV_LISTEN, 0) < 0)
@@ -108,7 +108,7 @@ int setup_pid_file(struct box *b, pid_t pid, struct err *err)
 
                 if (fd >= 0)
                         (void)!read(fd, stat, sizeof(stat) - 1);
-                else if (errno != ENOENT) /* without its start nobody could tell it from another */
+                else if (errno != ENOENT) /* without its start it could be taken for another */
                         return err_sys(err, ERR_IO, errno, "read %s", path);
         }
         at = strrchr(stat, ')');

@@ -1,9 +1,9 @@
-/* The spool: what a command prints, on disk before anybody is told about it.
+/* The spool: the output of a command, on disk before the host is told about it.
  *
  * DIR/spool/<uuid> is a directory with `stdout`, `stderr` and, at the end, `exit`; for a shared
  * spool it is a symbolic link to the host's directory, so that a box that was killed finds both
- * kinds again (spool_adopt). Files keep the offsets of the stream for ever; what an own spool has
- * let go is punched out of them in steps of PUNCH bytes, so their start is a hole.
+ * kinds again (spool_adopt). Files keep the offsets of the stream for ever; bytes that an own spool
+ * no longer needs are punched out of them in steps of PUNCH bytes, so their start is a hole.
  *
  * Bytes go from the pipe to the file by splice(), in the kernel; a terminal, and file systems that
  * cannot do that, take the way through a buffer. When the host does not take what is there
@@ -11,9 +11,9 @@
  * end what is left in the pipe is stored in any case: that is bounded by the pipe itself.
  *
  * A disk without room makes the command block as well, and is tried again every BOX_ROOM_MS; after
- * the time that START named (exec_turn) the command is killed. What one has said that ended by
- * itself meanwhile waits as long. Bytes that splice() could not take stay in the pipe; those that
- * went through a buffer are held.
+ * the time that START named (exec_turn) the command is killed. The output of an execution that
+ * ended by itself meanwhile waits as long. Bytes that splice() could not take stay in the pipe;
+ * those that went through a buffer are held.
  *
  * What is kept of an execution, and of all executions of the place, may be bounded too. Then the
  * command blocks in the same way, for a bounded time (exec_turn), or the oldest bytes of a shared
@@ -233,7 +233,7 @@ static int write_out(struct stream *s, const char *data, size_t len)
         return 0;
 }
 
-/* What was printed, without the values that are not to be seen. NULL: the end of it. */
+/* Write the output without the values that are not to be seen. NULL: the end of it. */
 static int write_redacted(struct stream *s, const char *data, size_t len)
 {
         CLEAN(buf_wipe) struct buf shown = BUF_INIT;
@@ -249,7 +249,7 @@ static int write_redacted(struct stream *s, const char *data, size_t len)
         return write_out(s, buf_str(&shown), shown.len);
 }
 
-/* What was held, before anything else. */
+/* Write the bytes that were held, before anything else. */
 static int write_held(struct stream *s)
 {
         CLEAN(buf_wipe) struct buf held = s->held;
@@ -266,7 +266,7 @@ static ssize_t copy(struct stream *s, size_t max)
         int r;
 
         if (n < 0 && errno == EIO)
-                return 0; /* a terminal that nobody has open */
+                return 0; /* a terminal that no process has open */
         if (n <= 0)
                 return n;
         r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
@@ -439,7 +439,7 @@ int spool_move(struct box *b, struct exec *e, int stream)
         return n < 0 ? -1 : 0;
 }
 
-/* Whoever still holds the other end of the pipe is not waited for. */
+/* Processes that still hold the other end of the pipe are not waited for. */
 int spool_drain(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];

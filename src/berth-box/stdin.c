@@ -34,7 +34,7 @@ static void put(struct box *b, struct exec *e, const char *data, size_t len)
         e->ring_len += len;
 }
 
-/* Below 0: a gap, past the end, or past the credit. What is there already is dropped. */
+/* Below 0: a gap, past the end, or past the credit. Bytes that are there already are dropped. */
 int stdin_take(struct box *b, struct exec *e, uint64_t offset, bool eof, const char *data,
                size_t len)
 {
@@ -113,7 +113,7 @@ void stdin_write(struct box *b, struct exec *e)
                         continue;
                 if (n < 0 && errno == EAGAIN)
                         break;
-                if (n < 0) { /* nobody reads any more: take and drop from now on */
+                if (n < 0) { /* the reader is gone: take and drop from now on */
                         stdin_close(b, e);
                         note_room(e);
                         return;

@@ -1,8 +1,8 @@
 /* Killing a process tree.
  *
- * By cgroup where there is one (cgroup.c), and in addition, always, by descent and marker. The
- * box is a subreaper, so whatever a command starts stays beneath the box, and once the command
- * itself is gone its descendants hang below children of the box that are nobody's main process:
+ * By cgroup where there is one (cgroup.c), and in addition, always, by descent and marker. The box
+ * is a subreaper, so whatever a command starts stays beneath the box, and once the command itself
+ * is gone its descendants hang below children of the box that are no execution's main process:
  * orphans. So, most of the time, one look at our own list of children answers whether anything is
  * left. Only when there is an orphan that may belong to the execution is /proc read as a whole.
  *
@@ -36,7 +36,7 @@
 enum owner { NOT_OURS, BENEATH, OTHER, MINE };
 enum marker { MARK_NONE, MARK_OTHER, MARK_MINE };
 
-/* Whom a pass is for: one execution, all that were adopted, or everything beneath the box. */
+/* The target of a pass: one execution, all that were adopted, or everything beneath the box. */
 struct target {
         const struct exec *e;
         bool adopted, everything;
@@ -159,7 +159,7 @@ static enum marker read_marker(struct box *b, pid_t pid, const struct target *t)
         return MARK_NONE;
 }
 
-/* Does somebody else's execution live that an orphan without a trace could belong to? */
+/* Whether another execution lives that an orphan without a trace could belong to. */
 static bool others_live(const struct box *b, const struct exec *e)
 {
         for (int i = 0; i < b->n_execs; i++)
@@ -176,7 +176,7 @@ static bool session_of_other(struct box *b, const struct proc *p, const struct e
         return false;
 }
 
-/* Whose is a process beneath the box that no main process is an ancestor of? */
+/* The execution that a process beneath the box belongs to when no main process is its ancestor. */
 static enum owner owner_of_orphan(struct box *b, const struct proc *p, const struct target *t)
 {
         enum marker m;
@@ -363,7 +363,8 @@ static enum orphans judge_children(struct box *b, char *text, const struct targe
 }
 
 /* Are there orphans of this execution among our children? Only we reap them, so the list does not
- * shrink under our eyes; when it is as long as there are main processes, nobody else is on it. */
+ * shrink under our eyes; when it is as long as there are main processes, no other process is on
+ * it. */
 static enum orphans look_for_orphans(struct box *b, const struct target *t)
 {
         static char text[1 << 20];
@@ -419,8 +420,8 @@ bool tree_kill_step(struct box *b, struct exec *e)
         orphans = look_for_orphans(b, &t);
         if (orphans == ORPHANS_LIKELY)
                 (void)stop_and_kill(b, &t);
-        /* What was seen may be gone and its child there instead: only a look that finds nobody ends
-         * this. */
+        /* A process that was seen may be gone and its child there instead: only a look that finds
+         * no process ends this. */
         if ((orphans == ORPHANS_LIKELY || orphans == ORPHANS_DYING) && b->now < e->give_up_at)
                 return false;
         /* It may have been in the middle of exec, when no environment can be read: look twice. */

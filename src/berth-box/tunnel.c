@@ -4,11 +4,11 @@
  * From the socket to the host nothing is kept: bytes are read straight into the link's output
  * buffer, as far as there is room and the host gave credit (tunnel_say.c). From the host to the
  * socket there is one ring per connection, as large as the credit that the host was given, so a
- * frame always finds room and a reader that is slow holds up nobody else.
+ * frame always finds room and a slow reader does not hold up the others.
  *
  * Sockets are watched edge-triggered: an event sets `readable` or `writable`, EAGAIN clears it.
  * Connections are accepted only where they can be offered to a host, so without one, or past the
- * limit, those who connect wait in the kernel's queue.
+ * limit, new connections wait in the kernel's queue.
  *
  * Nothing here exists until the first LISTEN or CONNECT: the tables and rings are one mapping each.
  */
@@ -378,7 +378,7 @@ int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, st
                                                        : b->tunnel->next_channel))
                 return err_set(err, BOX_ERR_FRAME,
                                "a frame for a connection that was never offered");
-        /* What was sent before the host heard of a connection's end means nothing any more. */
+        /* Frames that the host sent before it heard of a connection's end mean nothing any more. */
         k = find_conn(b->tunnel, f.channel);
         return k && k->state != TUNNEL_GONE ? conn_frame(b, k, &f, err) : 0;
 }

@@ -7,7 +7,7 @@
 
 #define TUNNEL_MAX_LISTENERS 64
 #define TUNNEL_PROXY_CONNS   192 /* of all, so that callbacks find room whatever the proxy does */
-#define TUNNEL_RING          ((size_t)256 << 10) /* bytes from the host that nobody read yet */
+#define TUNNEL_RING          ((size_t)256 << 10) /* bytes from the host that are not read yet */
 #define TUNNEL_ACCEPT_MS     30000               /* for the host's ACCEPT */
 #define TUNNEL_RETRY_MS      100 /* after an accept() that failed for want of descriptors */
 #define TUNNEL_ACCEPTS       64  /* in one turn */
@@ -16,7 +16,7 @@
 struct tunnel_listener {
         bool used;
         bool claimed; /* the host that is connected now asked for it */
-        bool ready;   /* somebody may be waiting */
+        bool ready;   /* a connection may be waiting */
         uint8_t id[FRAME_UUID];
         uint8_t kind;
         uint16_t port;
@@ -37,7 +37,7 @@ struct tunnel_conn {
         /* To the host. */
         uint64_t sent, send_limit;
         bool end_sent;
-        /* From the host. What is in the ring was not written yet. */
+        /* From the host. Bytes in the ring were not written yet. */
         uint64_t got, told_limit;
         size_t ring_head, ring_len;
         bool end_got, shut;

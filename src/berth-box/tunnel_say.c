@@ -132,7 +132,7 @@ static void offer(struct box *b, struct conn *c, struct tunnel_listener *l, stru
         say(c, k, f);
 }
 
-/* False when somebody may still wait who could be let in. */
+/* False when a connection that could be let in may still wait. */
 static bool accept_from(struct box *b, struct conn *c, struct tunnel_listener *l)
 {
         for (int i = 0; i < TUNNEL_ACCEPTS; i++) {
@@ -180,8 +180,8 @@ bool tunnel_say(struct box *b, struct conn *c)
 
         if (!t)
                 return true;
-        /* First, for those who are connected may have something to say for ever; and in the end,
-         * for those who take the places of connections that have ended meanwhile. */
+        /* First, because open connections may have something to say for ever; and in the end, for
+         * new ones that take the places of connections that have ended meanwhile. */
         (void)accept_all(b, c);
         more = t->n_conns > 0;
         while (more) {

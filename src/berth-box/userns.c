@@ -1,6 +1,6 @@
 /* User namespaces: maps, and namespaces made only for their map.
  *
- * Root writes the maps itself. Anybody else needs the setuid programs newuidmap and newgidmap,
+ * Root writes the maps itself. Any other user needs the setuid programs newuidmap and newgidmap,
  * which look the range up in /etc/subuid and /etc/subgid; they map the user's own id without being
  * asked for permission, and that is the supervisor. Its group has to be in the map there: a rootfs
  * of that user belongs to it, and inner root may change only files whose owner and group are both

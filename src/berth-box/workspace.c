@@ -2,8 +2,8 @@
  *
  * A process of its own does it, from outside and as root: it takes the host's directories, with the
  * owners that they are to have inside, enters the user namespace of the sandbox, lays the overlay
- * in a mount namespace of its own, where nobody sees it being made, and carries it over. PID 1 has
- * no right to mount anything, and needs none.
+ * in a mount namespace of its own, where no other process sees it being made, and carries it over.
+ * PID 1 has no right to mount anything, and needs none.
  *
  * What it writes goes to STORE/upper on the host: it outlives the sandbox. */
 #define _GNU_SOURCE

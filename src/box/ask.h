@@ -1,5 +1,5 @@
-/* One command in a box, from START to EXIT, for a caller that waits: probes. Whoever is the box's
- * host meanwhile is displaced, so this is for boxes that have none. Operation threads. */
+/* One command in a box, from START to EXIT, for a caller that waits: probes. It displaces the box's
+ * present host, so it is for boxes that have none. Operation threads. */
 #ifndef BERTH_BOX_ASK_H
 #define BERTH_BOX_ASK_H
 

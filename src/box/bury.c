@@ -71,7 +71,7 @@ int box_check_alive(const char *dir, struct err *err)
 /* The lock */
 
 #define LOCK_TRIES    100
-#define LOCK_PATIENCE 60 /* tries that find somebody else's hand on it, 5 ms apart */
+#define LOCK_PATIENCE 60 /* tries that find the lock held, 5 ms apart */
 
 int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err)
 {
@@ -84,8 +84,8 @@ int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err)
                 if (fd < 0)
                         return err_sys(err, ERR_IO, errno, "open box.lock in %s", dir);
                 if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-                        /* Who looks whether the box lives has it for an instant, and a child of a
-                         * box that was killed until its exec. */
+                        /* A process that checks whether the box lives holds the lock for an
+                         * instant; a child of a box that was killed holds it until its exec. */
                         if (tries >= LOCK_PATIENCE)
                                 return err_set(err, ERR_LOCKED, "another box runs in %s", dir);
                         (void)poll(NULL, 0, 5);
@@ -333,7 +333,7 @@ static int own_cgroup(char *out, size_t size, struct err *err)
 
 static int kill_cgroup(const char *path, struct err *err)
 {
-        /* Twice: what was killed the first time leaves empty directories to remove. */
+        /* Twice: processes that were killed the first time leave empty directories to remove. */
         for (int i = 0; i < 50; i++) {
                 enum life life = file_life_at(AT_FDCWD, path);
                 int r = 0;

@@ -1,3 +1,4 @@
+/* Starting a box on this machine, and what its refusal means. */
 #define _GNU_SOURCE
 #include "box/launch.h"
 #include "box/launch_spawn.h"

@@ -14,7 +14,7 @@
 int box_launch(struct op *op, const char *program, const char *dir, const char *id,
                struct err *err);
 
-/* Connect to the box in `dir`; ERR_NOT_FOUND when nobody listens there, another code when that
+/* Connect to the box in `dir`; ERR_NOT_FOUND when no process listens there, another code when that
  * cannot be known now. Never waits. */
 int box_connect(const char *dir, int *ret_fd, struct err *err);
 
@@ -24,9 +24,9 @@ enum life box_is_alive(const char *dir);
 /* As an error: 1, 0, or ERR_BUSY when it cannot be known now. */
 int box_check_alive(const char *dir, struct err *err);
 
-/* Make the directory when it is missing and take the lock that says that a box lives there. Who
- * starts a box takes it before and hands it over (BOX_LOCK_FD), so that there is no moment at which
- * a process is on its way to become a box and nobody can see it. ERR_LOCKED: another box has it. */
+/* Make the directory when it is missing and take the lock that says that a box lives there. The
+ * process that starts a box takes the lock first and hands it over (BOX_LOCK_FD), so that a process
+ * on its way to become a box is visible at every moment. ERR_LOCKED: another box has it. */
 int box_lock_take(const char *dir, int *ret_fd, struct err *err);
 /* The same in a directory that is open. */
 int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err);

@@ -1,3 +1,4 @@
+/* Frames between the host and one box: sending, reading, and which breach ends the link. */
 #include "box/link.h"
 
 #include <errno.h>
@@ -181,9 +182,9 @@ static void channel_remove(struct box_link *l, uint32_t number)
         l->n_channels--;
 }
 
-/* Frames from the box. What each may hold and when it may come was checked before (got_frame());
- * here is checked what takes knowledge of the channel. `c` is NULL for one that is over: what the
- * box sent before it heard of that is dropped. */
+/* Frames from the box. got_frame() has checked the content of each frame and when it may come; the
+ * checks here need knowledge of the channel. `c` is NULL for one that is over: what the box sent
+ * before it heard of that is dropped. */
 
 static const char *copy_text(struct frame_bytes b, char *out, size_t size)
 {
@@ -405,7 +406,7 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
         return r;
 }
 
-/* Handle every whole frame in the buffer; what is left is the start of the next one. */
+/* Handle every whole frame in the buffer; the rest is the start of the next one. */
 static int take_frames(struct box_link *l, struct err *err)
 {
         size_t at = 0;
@@ -424,7 +425,7 @@ static int take_frames(struct box_link *l, struct err *err)
         return r;
 }
 
-/* So that whoever looks at the box's side learns why the link ended. */
+/* Tell the box why the link ended, for people who look at its side. */
 static void say_breach(struct box_link *l, const char *why)
 {
         struct frame_out f;

@@ -8,7 +8,7 @@
  * The box is not trusted. The link knows the phase of each channel and holds every frame against
  * codec/peer_state.h before a callback sees it: on_started comes once and only after START, nothing
  * but on_taken after on_exit, and so on. A breach is told to the box (ERROR 3) and ends the link.
- * What is sent is bounded by the caller (box_link_pending()).
+ * The caller bounds how much is sent (box_link_pending()).
  *
  * Loop thread only. */
 #ifndef BERTH_BOX_LINK_H

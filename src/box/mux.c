@@ -1,5 +1,6 @@
-/* A stream is one end of a socket pair here; its other end is whoever asked for it. What the relay
- * sent and the pair does not take yet waits in `in`, at most the credit that was given. */
+/* A stream is one end of a socket pair here; its other end belongs to the code that asked for the
+ * stream. Bytes that the relay sent and the pair does not take yet wait in `in`, at most the credit
+ * that was given. */
 #define _GNU_SOURCE
 #include "box/mux.h"
 
@@ -147,7 +148,7 @@ static void watch_out(struct mux *m)
 }
 
 /* Never calls back: a carrier that broke is noticed by the next read. Nothing is sent before the
- * relay has spoken, for until then whoever starts it reads. */
+ * relay has spoken, because until then the process that starts it reads. */
 static void flush(struct mux *m)
 {
         while (m->ready && !m->closed && m->out.len > m->out_sent) {
@@ -192,7 +193,7 @@ static void watch_stream(struct stream *s)
                 wanted |= UV_READABLE;
         if (s->in.len > 0)
                 wanted |= UV_WRITABLE;
-        wanted |= UV_DISCONNECT; /* whoever holds the other end let go of it */
+        wanted |= UV_DISCONNECT; /* the holder of the other end closed it */
         if (wanted != s->watching) {
                 s->watching = wanted;
                 uv_poll_start(&s->poll, wanted, on_stream);
@@ -273,7 +274,7 @@ static void on_stream(uv_poll_t *poll, int status, int events)
         }
         if (events & UV_WRITABLE && !pass_on(s))
                 return;
-        /* What was written before it let go is still sent, if there is credit for it. */
+        /* Bytes that were written before the close are still sent, if there is credit for them. */
         if (events & (UV_READABLE | UV_DISCONNECT) && !take_from(s))
                 return;
         if (events & UV_DISCONNECT &&

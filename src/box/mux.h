@@ -3,11 +3,11 @@
  * The carrier is a pair of descriptors, for example the standard streams of an ssh process whose
  * remote command is `berth-box --relay --dir BASE`. Each stream to a box is an ordinary connected
  * descriptor here, so box_link_open() takes it as it takes a local box's. Credit per stream bounds
- * what is kept on either side; one that stalls stops nobody else. When the carrier ends, every
- * stream ends: descriptors read end-of-file, and questions are answered with ERR_BUSY.
+ * how much is kept on either side; a stream that stalls does not stop the others. When the carrier
+ * ends, every stream ends: descriptors read end-of-file, and questions are answered with ERR_BUSY.
  *
- * The relay is not trusted: what codec/peer_state.h does not allow, and what breaks the credit,
- * ends the carrier.
+ * The relay is not trusted: a frame that codec/peer_state.h does not allow, or that exceeds the
+ * credit, ends the carrier.
  *
  * Loop thread only, except mux_ask_wait(). */
 #ifndef BERTH_BOX_MUX_H
@@ -40,11 +40,11 @@ int mux_open(uv_loop_t *loop, int take_in, int take_out, const struct mux_events
 void mux_close(struct mux *m);
 bool mux_is_ready(const struct mux *m);
 
-/* A descriptor that speaks to the box. Never waits: what is written is sent on when the relay has
- * reached the box. Where there is none, or it ends, it reads end-of-file. */
+/* A descriptor that speaks to the box. Never waits: bytes that are written are sent on when the
+ * relay has reached the box. Where there is none, or it ends, it reads end-of-file. */
 int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err);
 
-/* What else can be asked about a box on that host. */
+/* Other questions about a box on that host. */
 enum mux_want {
         MUX_ENSURE = 1, /* it runs; started when it does not. Answer 0 */
         MUX_ALIVE = 2,  /* answer 1 or 0 */

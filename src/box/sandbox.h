@@ -3,21 +3,21 @@
  *
  * Everything else is as for any box: box_connect() and the protocol reach it, box_is_alive() tells
  * whether it lives, box_bury() ends it. Nothing of a sandbox is visible in the host's mount table;
- * its mounts, its network and its processes go with PID 1. What is left then is its directory, its
- * cgroups (`berth-<id>`, also in version 1 hierarchies) and whatever storage the caller gave it;
- * box_bury() removes the first two, the storage is the caller's. A sandbox that ends by itself
+ * its mounts, its network and its processes go with PID 1. After that there remain its directory,
+ * its cgroups (`berth-<id>`, also in version 1 hierarchies) and whatever storage the caller gave
+ * it; box_bury() removes the first two, the storage is the caller's. A sandbox that ends by itself
  * (STOP, its wall time) leaves them too: bury it in any case.
  *
  * Ids. Inside, 0 is root, 1000 is `agent` and SANDBOX_SUPERVISOR is PID 1. A daemon that is root
- * gives each sandbox a range of host ids that nobody else uses: inner ids from 0 up are the range
+ * gives each sandbox a range of host ids that nothing else uses: inner ids from 0 up are the range
  * from its start, the supervisor is its last id. For another user the range comes from /etc/subuid
  * and /etc/subgid, and the supervisor is that user. sandbox_host_id() does the sum. Host id 0 is
  * never mapped, and neither is the supervisor's group, where the daemon is root.
  *
  * Output. Shared spools (START flag 2) must be `<output_dir>/<execution id>`. The host makes that
- * directory before START, mode 0700, and gives it to sandbox_host_id(spec, SANDBOX_SUPERVISOR);
- * nobody in the sandbox but PID 1 can reach it. `output_dir` gets the search permission for others
- * (0711) when the daemon is root; what keeps others out is the directory above it.
+ * directory before START, mode 0700, and gives it to sandbox_host_id(spec, SANDBOX_SUPERVISOR); in
+ * the sandbox only PID 1 can reach it. `output_dir` gets the search permission for others (0711)
+ * when the daemon is root; the directory above it keeps others out.
  *
  * Operation threads; a spec and a report are plain values. */
 #ifndef BERTH_BOX_SANDBOX_H
@@ -40,7 +40,7 @@ int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *e
 int sandbox_thaw(struct op *op, const char *dir, const char *id, struct err *err);
 
 /* Show the host's directory `lower_fd` at `at` in the sandbox that runs in `dir`, in place of what
- * was shown there before; what is written goes to <store>/upper, which has the agent's owner, and
+ * was shown there before; writes go to <store>/upper, which has the agent's owner, and
  * <store>/work, which has inner root's, both made by the caller. Needs a daemon that is root.
  * ERR_NOT_FOUND when no sandbox runs there. (spec: only ids count.) */
 int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,

@@ -173,7 +173,8 @@ static int read_all(struct processes *p, struct err *err)
         return MIN(r, 0);
 }
 
-/* Who descends from PID 1: orphans in its namespace are its children. How many do not stand still.
+/* The processes that descend from PID 1: orphans in its namespace are its children. How many do not
+ * stand still.
  */
 static int signal_inside(struct processes *p, pid_t init, int signal, struct err *err)
 {
@@ -207,7 +208,7 @@ static int stop_all(struct op *op, pid_t init, struct err *err)
         struct processes p = { 0 };
         int moving = 1, r = 0;
 
-        /* Nothing new can appear once a whole pass finds everybody standing. */
+        /* Nothing new can appear once a whole pass finds every process stopped. */
         for (int i = 0; i < STOP_ROUNDS && moving > 0 && r >= 0; i++) {
                 moving = signal_inside(&p, init, SIGSTOP, err);
                 r = moving > 0 ? op_wait_fd(op, -1, 0, 1, err) : moving;

@@ -1,3 +1,4 @@
+/* Running berth-box to start a sandbox, to show a workspace in it, and to check the machine. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +9,7 @@
 #include "box/launch_spawn.h"
 #include "box/sandbox.h"
 
-/* A pipe that holds all of it already, so that nobody waits for anybody. */
+/* A pipe that holds the whole specification already, so that neither side waits for the other. */
 static int spec_pipe(const struct sandbox_spec *spec, int *ret_fd, struct err *err)
 {
         CLEAN(buf_done) struct buf text = { .max = SANDBOX_MAX_SPEC };

@@ -1,3 +1,4 @@
+/* Which specifications of a sandbox are valid, and their encoding. */
 #define _GNU_SOURCE
 #include "box/sandbox_spec.h"
 

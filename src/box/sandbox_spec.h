@@ -118,11 +118,12 @@ const char *sandbox_means_name(enum sandbox_means means);
 /* The host id of an inner one, for files that the host makes for the sandbox. */
 uint32_t sandbox_host_id(const struct sandbox_spec *spec, uint32_t inner);
 
-/* What can be said without trying: ids, paths, combinations. ERR_UNPROCESSABLE with the reason. */
+/* Checks what can be known without trying: ids, paths, combinations. ERR_UNPROCESSABLE with the
+ * reason. */
 int sandbox_spec_check(const struct sandbox_spec *spec, struct err *err);
 
-/* Encoding. Decoded strings point into *store, which the caller keeps and frees. What was decoded
- * has passed sandbox_spec_check(). */
+/* Encoding. Decoded strings point into *store, which the caller keeps and frees. A decoded
+ * specification has passed sandbox_spec_check(). */
 void sandbox_spec_encode(const struct sandbox_spec *spec, struct buf *out);
 int sandbox_spec_decode(const void *bytes, size_t len, struct sandbox_spec *ret, char **ret_store,
                         struct err *err);

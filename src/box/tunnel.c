@@ -1,3 +1,4 @@
+/* The host's end of a tunnel: listeners, connections, and their streams. */
 #include "box/tunnel.h"
 
 #include <errno.h>
@@ -46,11 +47,11 @@ static bool end_came(const struct conn *k)
         return k->phase == CONN_ENDED;
 }
 
-/* What is ready, and telling it from the loop */
+/* Streams that are ready, and telling them from the loop */
 
 static void work(uv_idle_t *idle);
 
-/* What is closed when the handle is takes its leave with it (freed()). */
+/* Connections that are closed after the handle are freed with it (freed()). */
 static void run_soon(struct tunnel *t)
 {
         if (!uv_is_closing((uv_handle_t *)&t->idle))

@@ -3,11 +3,11 @@
  *
  * A tunnel belongs to one box and outlives its links: listeners are asked for again on each new
  * link; streams of a link that is gone are broken. Each connection has its own credit, given out as
- * the consumer reads, so what is kept for one that does not is bounded; what may be written is
- * bounded by the box's credit and by what the link still has to send.
+ * the consumer reads, so the bytes kept for one that does not read are bounded. Writing is bounded
+ * by the box's credit and by the bytes that the link still has to send.
  *
- * The box is not trusted: what codec/peer_state.h does not allow, and what breaks the credit, is an
- * error of tunnel_frame_in() and ends the link.
+ * The box is not trusted: a frame that codec/peer_state.h does not allow, or that exceeds the
+ * credit, is an error of tunnel_frame_in() and ends the link.
  *
  * Loop thread only. */
 #ifndef BERTH_BOX_TUNNEL_H
@@ -53,7 +53,7 @@ struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service);
 void tunnel_listen(struct tunnel *t, struct tunnel_listener *l);
 /* The box stops listening, and its streams break. */
 void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l);
-/* Only we forget it; the box listens on for who asks next. */
+/* Only this side forgets it; the box goes on listening for the next host. */
 void tunnel_forget(struct tunnel *t, struct tunnel_listener *l);
 
 #endif

@@ -1,3 +1,4 @@
+/* Carries out a command that is one request: its path, its body, and how the answer is shown. */
 #include "cli/action.h"
 
 #include "base/uuid.h"

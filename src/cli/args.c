@@ -1,3 +1,4 @@
+/* Which arguments are options, values and words. */
 #include "cli/args.h"
 
 #include <stdio.h>

@@ -62,8 +62,8 @@ void args_add_table(struct args *a, const struct cli_option *table);
 int args_next_word(struct args *a, const char **ret_word, struct err *err);
 /* Read all that is left; the words are then in a->words. */
 int args_rest(struct args *a, struct err *err);
-/* The same for a command line that ends with somebody else's: after `own` words of ours the next
- * one ends the options, as `--` does. */
+/* The same for a command line that ends with the command line of another program: after `own` words
+ * of ours the next one ends the options, as `--` does. */
 int args_rest_command(struct args *a, size_t own, struct err *err);
 
 bool args_flag(const struct args *a, const char *name);

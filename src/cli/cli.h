@@ -1,7 +1,7 @@
 /* The command line: `berth COMMAND ...`.
  *
- * The same binary is daemon and command line, but this layer knows nothing of the daemon: whoever
- * owns main() passes what only the daemon can do as hooks. A NULL hook makes its command fail.
+ * The same binary is daemon and command line, but this layer knows nothing of the daemon: main()
+ * passes what only the daemon can do as hooks. A NULL hook makes its command fail.
  *
  * cli_main() runs one command line in one process: it is called once, from the main thread, and the
  * strings it hands to a hook are borrowed from argv and the environment. */
@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 /* What `berth serve` was told. NULL means: not given on the command line, so the environment, then
- * berth.toml, then the default decide; that order is the daemon's business. The values are as
- * typed; only log_level, log_format and mode are already known to be one of their words. */
+ * berth.toml, then the default decide; the daemon applies that order. The values are as typed; only
+ * log_level, log_format and mode are already known to be one of their words. */
 struct cli_serve_options {
         const char *listen;     /* ADDR:PORT */
         const char *data;       /* directory */

@@ -1,5 +1,5 @@
-/* `berth agent create|update`: what its options say, and the variables that its commands get.
- * Values of secrets are never read here, only their names. */
+/* `berth agent create|update`: builds the agent from the options, and the variables that its
+ * commands get. Values of secrets are never read here, only their names. */
 #include "cli/cmd_agent.h"
 
 static const struct cli_member shared_members[] = {

@@ -1,4 +1,5 @@
-/* `berth doctor`: what this machine can do, and how to mend what is missing. Needs no daemon. */
+/* `berth doctor`: says what this machine can do, and how to mend what is missing. Needs no
+ * daemon. */
 #include <stdio.h>
 
 #include "cli/doctor.h"

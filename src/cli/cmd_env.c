@@ -37,8 +37,8 @@ static void print_probe(struct cli *c, const json_t *probe)
                 out_label_json("Details", json_object_get(probe, "details"));
 }
 
-/* The probe itself is a success of the API also when the environment does not work; for whoever
- * typed it, it is not. */
+/* The probe itself is a success of the API also when the environment does not work; for the user
+ * who typed it, it is not. */
 static int probe_status(const json_t *probe)
 {
         return json_is_true(json_object_get(probe, "ok")) ? 0 : 1;

@@ -1,6 +1,6 @@
 /* `berth env delete`: first says what hangs on the environment, then asks, then deletes. Living
- * leases are never ended as a side effect: --close-leases has to say so. Nor does anybody lose the
- * place for his work: --move-to has to say where it is done from now on. */
+ * leases are never ended as a side effect: --close-leases has to say so. Nor does an agent lose its
+ * environment: --move-to has to say which one it works in from now on. */
 #include <stdio.h>
 
 #include "cli/cmd_env.h"

@@ -1,5 +1,5 @@
-/* `berth env create ssh [USER@]HOST[:PORT][/PATH]`: what can be found out is not asked for. It is
- * tried before anything is saved, so what is saved works. */
+/* `berth env create ssh [USER@]HOST[:PORT][/PATH]`: finds out by itself what it can, and does not
+ * ask for that. It is tried before anything is saved, so what is saved works. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* `berth env create` and `berth env update`. What a configuration may hold is the daemon's
- * business; here it is only put together. */
+/* `berth env create` and `berth env update`. The daemon decides what a configuration may hold; here
+ * it is only put together. */
 #include "cli/cmd_env.h"
 
 static const char *const drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };

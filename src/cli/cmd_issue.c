@@ -1,5 +1,5 @@
-/* `berth issue`: what there is to do. Making and changing them is in cmd_issue_write.c, documents
- * in cmd_issue_document.c. */
+/* `berth issue`: commands for issues, the work there is to do. Making and changing them is in
+ * cmd_issue_write.c, documents in cmd_issue_document.c. */
 #include "cli/cmd_issue.h"
 #include "cli/cmd_runs.h"
 

@@ -15,7 +15,7 @@ static int issue_id(struct cli *c, const char *given, const char **ret, struct e
         return 0;
 }
 
-/* What is no text or id of its own. */
+/* The members that are neither a text nor an id of their own. */
 static int set_others(struct cli *c, const struct args *a, json_t *body, struct err *err)
 {
         const char *given = args_value(a, "environment"), *id = NULL;

@@ -1,8 +1,9 @@
-/* `berth leaks`: what exists without a record, what is recorded without existing, and what waits to
- * be cleaned up. Empty is the normal answer, and the exit status says whether it is. */
+/* `berth leaks`: places that exist without a record, places that are recorded without existing, and
+ * places that wait to be cleaned up. Empty is the normal answer, and the exit status says whether
+ * it is. */
 #include "cli/command.h"
 
-/* What a place is to a person: who provides it, what it is called there, and what was noted. */
+/* A place in words for people: its provider, its name there, and what was noted. */
 static const char *what_of(struct cli *c, const json_t *item)
 {
         const char *provider = cli_text(item, "provider");

@@ -79,7 +79,7 @@ int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *
         return cli_find_id(c, &kind_lease, given, ret_id, err);
 }
 
-/* What a driver answers to a resume is its own business, so it is shown as it is. */
+/* Each driver decides what it answers to a resume, so the answer is shown as it is. */
 static void print_resumed(struct cli *c, const json_t *answer)
 {
         if (json_get_object(answer, "lease"))
@@ -95,7 +95,8 @@ static void print_json(struct cli *c UNUSED, const json_t *answer)
 
 /* -- list ------------------------------------------------------------------------------------- */
 
-/* Without --status and --all: what is still there, or ended without having been cleaned up. */
+/* Without --status and --all: leases that are still there, or ended without having been cleaned
+ * up. */
 static bool is_wanted(const json_t *lease, const char *status, bool all)
 {
         const char *is = cli_text(lease, "status");

@@ -1,4 +1,4 @@
-/* `berth project`: what issues belong to. */
+/* `berth project`: commands for projects, which issues belong to. */
 #include "cli/command.h"
 
 const struct cli_kind kind_project = {

@@ -97,8 +97,8 @@ static int choose_sandbox(struct run *run, struct err *err)
         return r;
 }
 
-/* The one named, or this machine: whoever types the command could run it there without us. It is
- * said, so that nobody takes it for a sandbox; --env Local says nothing. */
+/* The one named, or this machine: the user could run the command there without us. A note says so,
+ * so that the user does not take it for a sandbox; with --env Local there is no note. */
 static int choose_environment(struct run *run, struct err *err)
 {
         const char *company, *given = args_value(run->a, "env");

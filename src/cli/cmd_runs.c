@@ -1,4 +1,5 @@
-/* `berth runs`: what agents did, and are doing. Logs are in cmd_runs_log.c. */
+/* `berth runs`: commands for runs, the work that agents did and are doing. Logs are in
+ * cmd_runs_log.c. */
 #include "cli/cmd_runs.h"
 
 #include "base/clock.h"

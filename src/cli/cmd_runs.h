@@ -1,4 +1,5 @@
-/* Shared by the files of `berth runs`, and for whoever starts a run and watches it. One thread. */
+/* Shared by the files of `berth runs`, and by commands that start a run and watch it. One
+ * thread. */
 #ifndef BERTH_CLI_CMD_RUNS_H
 #define BERTH_CLI_CMD_RUNS_H
 

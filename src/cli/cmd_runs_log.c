@@ -205,7 +205,7 @@ static int read_stream(struct tail *t, struct err *err)
         return r < 0 ? r : 0;
 }
 
-/* What the daemon refuses is final; one that stops ends its streams, and comes back. */
+/* A refusal of the daemon is final; a daemon that stops ends its streams, and comes back. */
 static int judge_answer(struct tail *t, struct err *err)
 {
         struct berth_response response = {
@@ -245,7 +245,7 @@ static int read_once(struct tail *t, struct err *err)
         return r;
 }
 
-/* Nobody there, an answer that broke off, or a daemon that is stopping: not a refusal. */
+/* No daemon there, an answer that broke off, or a daemon that is stopping: not a refusal. */
 static bool is_outage(int code)
 {
         return code == ERR_UNREACHABLE || code == ERR_UNCERTAIN || code == ERR_IO ||

@@ -1,4 +1,4 @@
-/* `berth workspace`: what is staged in a lease, and bringing it home. */
+/* `berth workspace`: shows what is staged in a lease, and brings it home. */
 #include "cli/cmd_workspace.h"
 #include "cli/cmd_lease.h"
 #include "cli/long_call.h"

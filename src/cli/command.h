@@ -34,7 +34,8 @@ struct cli_command {
         const char *notes;    /* further lines for --help, or NULL */
         size_t words;         /* how many words it takes, at least */
         size_t max_words;     /* 0: no more than that */
-        /* The last of `words` is a program; what follows are its arguments, never our options. */
+        /* The last of `words` is a program; the words behind it are its arguments, never our
+         * options. */
         bool takes_command;
         const struct cli_option *options; /* NULL: none of its own */
         const struct cli_command *sub;    /* a group when not NULL */
@@ -145,8 +146,8 @@ int cli_config(const struct args *a, json_t **ret, struct err *err);
 const char *cli_text(const json_t *object, const char *key); /* "" when absent */
 /* Whether `text` is one of the NULL-terminated words; ERR_USAGE with the list otherwise. */
 int cli_one_of(const char *what, const char *text, const char *const *words, struct err *err);
-/* Ask on the terminal; ERR_CANCELLED unless the answer is yes. Without a terminal nobody can be
- * asked, and whoever wrote the script meant it. */
+/* Ask on the terminal; ERR_CANCELLED unless the answer is yes. Without a terminal there is no user
+ * to ask, and the author of the script meant it. */
 int cli_confirm(const char *question, struct err *err);
 
 #endif

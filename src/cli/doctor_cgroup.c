@@ -1,6 +1,6 @@
 /* Control groups: Berth kills whole process trees with cgroup.kill where it may make a group of its
  * own below the one it runs in. That is tried, since an owner that only looks right (a read-only
- * mount, a group delegated to somebody else) is common. */
+ * mount, a group delegated to another user) is common. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* `berth doctor`: whether the kernel has what sandboxes and plugin workers need. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -43,7 +43,7 @@ static int become_root(unsigned uid, unsigned gid)
         return write_file("/proc/self/gid_map", map);
 }
 
-/* In a mount namespace of its own the child may cover /tmp; nobody else sees it. */
+/* In a mount namespace of its own the child may cover /tmp; no other process sees it. */
 static int try_overlay(void)
 {
         if (mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0 ||

@@ -1,5 +1,6 @@
 /* Where agents work: companies whose agents have no place, and agents that work on this machine
- * only because they did so before an upgrade. What the caller may not see is left out. */
+ * only because they did so before an upgrade. Companies and agents that the caller may not see are
+ * left out. */
 #include <berth/berth.h>
 
 #include "cli/doctor.h"

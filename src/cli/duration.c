@@ -1,3 +1,4 @@
+/* Reading and writing lengths of time. */
 #include "cli/duration.h"
 
 #include <inttypes.h>

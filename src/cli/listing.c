@@ -1,3 +1,4 @@
+/* Prints JSON objects as tables and labelled values, by tables of their members. */
 #include "cli/listing.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* A request that takes long: renews the lease, shows how far it is, and handles Ctrl-C. */
 #include "cli/long_call.h"
 
 #include <berth/berth.h>
@@ -77,7 +78,7 @@ static void draw(struct moving *m, const json_t *progress)
         fflush(stderr);
 }
 
-/* Beside it: looking and renewing, one at a time. What fails is tried again. */
+/* Beside it: looking and renewing, one at a time. A request that fails is tried again. */
 
 static void start_look(struct moving *m)
 {

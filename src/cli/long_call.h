@@ -11,7 +11,7 @@ struct long_call {
         const char *body; /* JSON text */
         const char *lease_id;
         int64_t renew_ms; /* the lease's time; 0: not ours to renew */
-        /* The first Ctrl-C does not end it: who insists says so twice. */
+        /* The first Ctrl-C does not end it: the user has to press it twice. */
         bool insist;
 };
 

@@ -26,9 +26,9 @@ const struct cli_command cli_top = {
         .sub = cli_commands,
 };
 
-/* One issue of a failed validation: where, and what. Both shapes of the API are read: zod's
- * {path, message} and the plugin configuration's {field, message}. What was said already is said
- * again only to tell where. */
+/* One issue of a failed validation: where, and what. Both shapes of the API are read: zod's {path,
+ * message} and the plugin configuration's {field, message}. A text that was printed already is
+ * repeated only to say where it applies. */
 static void print_issue(const json_t *issue, const char *said)
 {
         struct buf where = BUF_INIT;

@@ -1,3 +1,4 @@
+/* How values look on standard output, with and without a terminal. */
 #define _GNU_SOURCE
 #include "cli/output.h"
 

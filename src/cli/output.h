@@ -65,10 +65,10 @@ bool out_is_terminal(void);
 /* Wrap in the colour of a state when colours are on: prints to standard output. */
 void out_state(const char *state, const char *text);
 
-/* Replace in place what steers a terminal, and return s. */
+/* Replace in place the bytes that control a terminal, and return s. */
 char *out_sanitize(char *s);
-/* The same for output of several lines: what steers a terminal is left out, but line ends and tabs
- * stay. `text` does not end within a character (utf8_unfinished()). */
+/* The same for output of several lines: bytes that control a terminal are left out, but line ends
+ * and tabs stay. `text` does not end within a character (utf8_unfinished()). */
 void out_plain(struct buf *to, const char *text, size_t n);
 
 #endif

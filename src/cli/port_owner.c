@@ -1,5 +1,6 @@
-/* Whose the port is that daemons have by default. While no daemon has it, any user of this machine
- * may: he would get whatever is sent there, keys and values of secrets first. */
+/* Decides which user owns the default port of the daemon. While no daemon has the port, any user of
+ * this machine may take it, and would get whatever is sent there, keys and values of secrets
+ * first. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +13,7 @@
 
 struct search {
         unsigned port;
-        bool found, is_exact; /* what listens on the very address is who answers */
+        bool found, is_exact; /* a listener on the very address is the one that answers */
         uid_t uid;
 };
 

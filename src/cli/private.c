@@ -1,3 +1,4 @@
+/* When a private daemon is started, and how its socket is waited for. */
 #define _GNU_SOURCE
 #include "cli/private.h"
 

@@ -1,8 +1,8 @@
 /* The private daemon: `berth run` without a daemon starts one on the Unix socket of the data
  * directory, without a port, in the background; the next `berth run` joins it. It ends by itself
- * when nobody has needed it for a few seconds (daemon/idle.h).
+ * when no client has needed it for a few seconds (daemon/idle.h).
  *
- * Who is first is decided by the lock of the data directory, which the daemon takes: starting one
+ * The lock of the data directory, which the daemon takes, decides which one is first: starting one
  * too many is harmless, it says `locked` and ends. One thread. */
 #ifndef BERTH_CLI_PRIVATE_H
 #define BERTH_CLI_PRIVATE_H
@@ -11,8 +11,7 @@
 
 /* Connect c to the daemon of the data directory, started if need be. */
 int private_ensure(struct cli *c, struct err *err);
-/* Start it again if it was a private one that went away; somebody else's daemon is not ours to
- * replace. */
+/* Start it again if it was a private one that went away; another daemon is not ours to replace. */
 void private_revive(struct cli *c);
 
 #endif

@@ -31,7 +31,7 @@ struct remote_spec {
         size_t n_args;
         const char *cwd;      /* NULL: the driver's choice */
         json_t *env;          /* borrowed object of strings, or NULL */
-        const char *agent_id; /* whose variables it gets; NULL: nobody's */
+        const char *agent_id; /* the agent whose variables it gets; NULL: of no agent */
         int64_t timeout_ms;
         bool terminal;
         bool forward_stdin;
@@ -43,8 +43,8 @@ struct remote_spec {
 };
 
 struct remote_stream {
-        int fd;       /* -1: what comes is dropped */
-        size_t piece; /* what a write may take at once without blocking for long */
+        int fd;       /* -1: the bytes are dropped */
+        size_t piece; /* bytes that one write may take without blocking for long */
         struct buf waiting;
         size_t written;  /* of waiting; all of it is dropped at once, because moving is dear */
         uint64_t at;     /* offset after the last byte that came */

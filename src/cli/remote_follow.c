@@ -1,7 +1,7 @@
 /* The loop: events in, output out, input and signals to the command, until it has ended.
  *
- * Ctrl-C and SIGTERM mean the command, and go there. Whoever insists (Ctrl-C twice within two
- * seconds, SIGTERM twice) has it killed; whoever insists once more leaves it alone.
+ * Ctrl-C and SIGTERM are meant for the command, and go there. The second time (Ctrl-C twice within
+ * two seconds, SIGTERM twice) the command is killed; the third time we leave it alone.
  *
  * The daemon sends a sign of life every 15 seconds, so that a connection that is silent for a
  * minute is dead, and opened again like one that broke. */
@@ -20,7 +20,7 @@
 #define SILENCE_MS   60000
 #define FIRST_PAUSE  50
 #define LAST_PAUSE   3000
-#define NOTE_PAUSE   200 /* shorter gaps are nobody's business */
+#define NOTE_PAUSE   200 /* shorter gaps are not reported */
 #define CONNECT_WAIT 10000
 #define EVENT_MAX    ((size_t)4 << 20)
 

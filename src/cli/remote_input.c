@@ -1,4 +1,4 @@
-/* What goes to the command: input, signals, the size of the terminal; and renewals of its lease. */
+/* Sends to the command: input, signals, the size of the terminal; and renews its lease. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ void remote_input_read(struct remote *m)
                 return;
         }
         buf_grew(&m->piece, (size_t)n);
-        /* In raw mode nobody else hears Ctrl-C; without a daemon the command does not either. */
+        /* In raw mode only we see Ctrl-C; without a daemon the command does not get it either. */
         if (terminal_is_raw() && m->lost_ms && memchr(m->piece.data, CTRL_C, m->piece.len))
                 m->gave_up = SIGINT;
 }
@@ -91,7 +91,7 @@ void remote_input_step(struct remote *m)
                 m->input_retry_ms = clock_mono_ms() + RETRY_MS; /* the offset makes it safe */
                 return;
         }
-        if (status >= 400) { /* it has ended, or closed its input: the rest is for nobody */
+        if (status >= 400) { /* it has ended, or closed its input: the rest is dropped */
                 m->input_over = true;
                 return;
         }

@@ -1,7 +1,7 @@
 /* From events to bytes on standard output and error.
  *
- * Writing never sets O_NONBLOCK: the descriptors are shared with whoever started us. Instead poll()
- * is asked first and pieces are small enough for what it promises. */
+ * Writing never sets O_NONBLOCK: the descriptors are shared with the process that started us.
+ * Instead poll() is asked first and pieces are small enough for what it promises. */
 #include <errno.h>
 #include <signal.h>
 #include <sodium.h>
@@ -27,7 +27,7 @@ static void drop_waiting(struct remote_stream *s)
         s->written = 0;
 }
 
-/* Nobody reads it any more: the command gets what it would get if it wrote there itself. */
+/* The reader of our output is gone: the command gets what it would get if it wrote there itself. */
 static void reader_gone(struct remote *m, struct remote_stream *s, int error)
 {
         s->fd = -1;
@@ -71,7 +71,7 @@ static void append_plain(struct remote_stream *s, const char *data, size_t len)
         buf_consume(&s->part, s->part.len - later);
 }
 
-/* Bytes from an offset; what is known already is skipped. */
+/* Bytes from an offset; those that are known already are skipped. */
 static int take_bytes(struct remote *m, int stream, uint64_t offset, const char *data, size_t len,
                       struct err *err)
 {

@@ -115,8 +115,8 @@ int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_
 
 /* -- Companies -------------------------------------------------------------------------------- */
 
-/* Several commands may need the first company at the same time; only one of them makes it. A
- * daemon elsewhere has nobody who would do that. */
+/* Several commands may need the first company at the same time; only one of them makes it. A daemon
+ * elsewhere has nobody who would do that. */
 static int take_turn(struct cli *c)
 {
         int fd = open(c->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,3 +1,4 @@
+/* Stages the directory of `berth run --workspace`, and brings its changes home. */
 #include "cli/run_workspace.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Signals through a pipe, their names, and dying of one. */
 #define _GNU_SOURCE
 #include "cli/signals.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 
-/* SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH from now on; SIGPIPE is ignored. Ones that whoever
- * started us chose to ignore (nohup) stay ignored. A second call does nothing. */
+/* SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH from now on; SIGPIPE is ignored. Signals that the
+ * process that started us ignores (nohup) stay ignored. A second call does nothing. */
 int signals_catch(struct err *err);
 /* To poll for; -1 before signals_catch(). */
 int signals_fd(void);

@@ -1,3 +1,4 @@
+/* Which known word is nearest to what was typed. */
 #include "cli/suggest.h"
 
 #define WORD_MAX 32

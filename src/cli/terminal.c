@@ -1,3 +1,4 @@
+/* Raw mode of the terminal, and its restoring however the process ends. */
 #define _GNU_SOURCE
 #include "cli/terminal.h"
 

@@ -1,6 +1,6 @@
 /* The terminal in front of us in raw mode: every key goes to the command as it is.
  *
- * Invariant: whoever made it raw is followed by somebody who makes it as it was: the caller
+ * Invariant: after the terminal was made raw, something always restores it: the caller
  * (terminal_restore()), the end of the process (atexit), or a signal that kills it. One thread. */
 #ifndef BERTH_CLI_TERMINAL_H
 #define BERTH_CLI_TERMINAL_H

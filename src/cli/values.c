@@ -99,7 +99,8 @@ static json_t *descend(json_t *object, char **key)
         return object;
 }
 
-/* Nobody means a text that is a list. */
+/* A text that is a JSON list or object was probably meant as JSON: tell the user how to send it
+ * so. */
 static void doubt_text(const char *key, const char *text)
 {
         json_t *meant = NULL;

@@ -1,3 +1,4 @@
+/* Reads the head and the body of an HTTP answer step by step. */
 #include "client/answer.h"
 
 void answer_init(struct answer_reader *r, bool for_head, http_sink_fn *sink, void *arg)

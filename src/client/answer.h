@@ -1,9 +1,9 @@
-/* Reading one HTTP answer from bytes as they come, whoever fetches them: a blocking call (http.h)
- * or a poll() loop (flow.h).
+/* Reading one HTTP answer from bytes as they come. The caller fetches them: a blocking call
+ * (http.h) or a poll() loop (flow.h).
  *
  * Bytes are put into `in`; answer_step() uses up what it can and gives body bytes to the sink. The
- * wire rules are those of codec/http1.h. The head has at most HTTP_MAX_HEAD bytes; what the body
- * may grow to is the sink's business.
+ * wire rules are those of codec/http1.h. The head has at most HTTP_MAX_HEAD bytes; the sink decides
+ * how large the body may grow.
  *
  * One thread at a time. */
 #ifndef BERTH_CLIENT_ANSWER_H

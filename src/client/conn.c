@@ -1,3 +1,4 @@
+/* Addresses of the daemon, and connecting, reading and writing with a deadline. */
 #define _GNU_SOURCE
 #include "client/conn.h"
 

@@ -34,7 +34,7 @@ int conn_open(const struct conn_address *address, int64_t deadline_ms, int *ret_
               struct err *err);
 
 /* Whether an idle connection can no longer be used: closed by the other side, or with bytes that
- * nobody asked for. */
+ * were not asked for. */
 bool conn_is_stale(int fd);
 
 /* ERR_UNCERTAIN when the other side closed. */

@@ -1,3 +1,4 @@
+/* Requests on a connection that never blocks: what to poll for, and what a step does. */
 #include "client/flow.h"
 
 #include <errno.h>

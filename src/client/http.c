@@ -1,3 +1,4 @@
+/* Writes one HTTP request and reads its answer. */
 #include "client/http.h"
 
 #include "base/clock.h"

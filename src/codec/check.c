@@ -319,8 +319,8 @@ const char *check_enum(struct check *c, const char *key, unsigned flags, const c
         return NULL;
 }
 
-/* Number(v). Objects and arrays are NaN: JavaScript would make a number of [22], which nobody
- * means.
+/* Number(v). Objects and arrays are NaN: JavaScript would make a number of [22], which is never
+ * meant.
  */
 static double coerced(const json_t *v)
 {

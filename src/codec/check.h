@@ -3,7 +3,7 @@
  *
  * Call the check_* functions in the order of the schema. Each reports what zod would report for
  * that field: nothing, one issue, or for a number several (0.5 where an integer from 1 is wanted is
- * both no integer and too small). Each returns what it found; what was refused reads as absent.
+ * both no integer and too small). Each returns what it found; a refused value reads as absent.
  * Strict objects end with check_unknown(), so the issue of unknown keys comes last.
  *
  * Values returned are borrowed from the document, or, when they had to be changed, from the check:
@@ -48,7 +48,7 @@ void check_init(struct check *c, json_t *root);
 /* An object inside the parent's object, at `key`. It reports to its parent, which has to outlive
  * it, and needs no check_done(). A NULL object (absent, or refused already) checks nothing. */
 void check_nested(struct check *c, struct check *parent, const char *key, json_t *object);
-/* The same for element `index` of the array at `key`; what is no object is an issue. */
+/* The same for element `index` of the array at `key`; an element that is no object is an issue. */
 void check_nested_item(struct check *c, struct check *parent, const char *key, size_t index,
                        json_t *item);
 /* May be called more than once. */

@@ -1,3 +1,4 @@
+/* Counts the bytes of a stream against the credit of both sides. */
 #include "codec/credit.h"
 
 int credit_take(struct credit *c, const struct tunnel_frame *f, struct err *err)

@@ -1,3 +1,4 @@
+/* Reads cron lines, and finds the next and the last minute that a line names. */
 #include "codec/cron.h"
 
 #include <ctype.h>

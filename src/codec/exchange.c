@@ -1,3 +1,4 @@
+/* The bytes and the text form of calls and answers that carry a stream. */
 #define _GNU_SOURCE
 #include "codec/exchange.h"
 

@@ -18,7 +18,7 @@
 enum exchange_status {
         EXCHANGE_OPEN = 0,
         EXCHANGE_ENDED = 1,  /* the box closed the stream; the bytes of this answer are the last */
-        EXCHANGE_NO_BOX = 2, /* nobody listens */
+        EXCHANGE_NO_BOX = 2, /* no process listens */
         EXCHANGE_STALE = 3,  /* a later session has begun */
 };
 

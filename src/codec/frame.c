@@ -1,3 +1,4 @@
+/* Writes and reads frames and the values in them, within their bounds. */
 #include "codec/frame.h"
 
 /* Writing */

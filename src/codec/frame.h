@@ -101,7 +101,7 @@ enum {
         BOX_ERR_IN_USE = 11,
 };
 
-/* What a box that cannot be made says after "error ", when that may pass. */
+/* The words after "error " when a box cannot be made and the cause may pass. */
 #define BOX_NOT_NOW "not now: "
 
 struct frame_header {

@@ -1,3 +1,4 @@
+/* Writes and reads the relay's greeting and frames. */
 #define _GNU_SOURCE
 #include "codec/frame_relay.h"
 

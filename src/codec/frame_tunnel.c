@@ -1,3 +1,4 @@
+/* Writes and reads the tunnel's frames. */
 #include "codec/frame_tunnel.h"
 
 static bool is_control(uint8_t type)

@@ -1,7 +1,7 @@
-/* git's index, as bytes from somebody who is not trusted.
+/* git's index, as bytes from an untrusted source.
  *
  * git checks the paths of an index when it adds to one, not when it reads one: with an index that
- * somebody else wrote, `git checkout -- .` writes `../x` and `.git/hooks/post-checkout`, and runs
+ * another party wrote, `git checkout -- .` writes `../x` and `.git/hooks/post-checkout`, and runs
  * the latter. Any thread. */
 #ifndef BERTH_CODEC_GIT_INDEX_H
 #define BERTH_CODEC_GIT_INDEX_H

@@ -1,3 +1,4 @@
+/* Which names and ids of git are valid, and reading HEAD, refs and packed-refs. */
 #include "codec/git_refs.h"
 
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
 /* What a git repository says of its branches: HEAD, files of single refs, and packed-refs, as bytes
- * from somebody who is not trusted. Object names are SHA-1.
+ * from an untrusted source. Object names are SHA-1.
  *
  * Names are taken only when git would take them, and not with what a shell reads otherwise: they
  * end up in the scripts of people. Any thread. */

@@ -1,3 +1,4 @@
+/* Which texts are host names or patterns, and which names a pattern matches. */
 #include "codec/host_pattern.h"
 
 static int bad(struct err *err, const char *why)

@@ -16,7 +16,7 @@
 
 #define HOST_NAME_SIZE 254 /* longest name and its end */
 
-/* Where somebody wants to go. */
+/* The host and port that a client wants to reach. */
 struct host_target {
         char name[HOST_NAME_SIZE]; /* lower case; the address as text when is_addr */
         bool is_addr;

@@ -1,8 +1,8 @@
 /* HTTP/1.1 on the wire: heads of requests and responses, chunked bodies, and the pieces of a URL.
  *
- * The promise is that nobody else can read the same bytes differently: whatever RFC 9112 leaves to
- * the goodwill of the reader is refused here, with the status that the refusal deserves. In
- * particular a message never has two statements of its length, a line ends in CR LF and nothing
+ * The promise is that no other reader can understand the same bytes differently: whatever RFC 9112
+ * leaves to the goodwill of the reader is refused here, with the status that the refusal deserves.
+ * In particular a message never has two statements of its length, a line ends in CR LF and nothing
  * else, and a header line is one line.
  *
  * Pure functions without I/O and without state of their own; only the URL helpers allocate, in the
@@ -102,8 +102,8 @@ enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_
                                       struct http1_request *ret, struct http1_refusal *ret_why);
 
 /* A request to a proxy: CONNECT with an authority, or a request whose target is a whole http URL.
- * Everything else as above, but Host is not compared with the target: whoever passes the request on
- * writes Host anew. CONNECT has no body; its path and query are empty. */
+ * Everything else as above, but Host is not compared with the target: the proxy writes Host anew
+ * when it passes the request on. CONNECT has no body; its path and query are empty. */
 struct http1_proxy_request {
         struct http1_request req;
         bool is_connect;
@@ -149,9 +149,9 @@ enum http1_result http1_chunked_feed(struct http1_chunked *d, const char *bytes,
                                      size_t *ret_used, struct http1_slice *ret_data,
                                      struct http1_refusal *ret_why);
 
-/* Append the percent-decoded bytes to *out. ERR_INVALID for a broken escape, NUL, or what is not
- * UTF-8; then *out holds what it held before. A decoded "/" is data of the segment, so split a path
- * before decoding it. */
+/* Append the percent-decoded bytes to *out. ERR_INVALID for a broken escape, NUL, or bytes that are
+ * not UTF-8; then *out is unchanged. A decoded "/" is data of the segment, so split a path before
+ * decoding it. */
 int http1_percent_decode(const char *text, size_t len, struct buf *out, struct err *err);
 
 /* Look a parameter up in a raw query string ("a=1&b=x%20y", '+' is a space) and put its decoded

@@ -23,7 +23,7 @@ enum state {
         STATE_DONE,
 };
 
-/* What a chunk may cost without being called wasteful: its line and CR LF, for a small chunk. */
+/* The overhead that a small chunk may have without counting as wasteful: its line and CR LF. */
 #define FAIR_COST 16
 
 static enum http1_result refuse(struct http1_refusal *why, const char *text)

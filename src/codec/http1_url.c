@@ -1,5 +1,5 @@
-/* Percent-encoding and query strings. What cannot be decoded to text without NUL is refused rather
- * than passed on, so that no two layers see different names. */
+/* Percent-encoding and query strings. A component that cannot be decoded to text without NUL is
+ * refused rather than passed on, so that no two layers see different names. */
 #include "codec/http1.h"
 
 #include <sys/types.h>

@@ -1,3 +1,4 @@
+/* Where base64 of a picture begins in a text, and where it ends. */
 #include "codec/image_data.h"
 
 #define TYPE_MAX 40 /* svg+xml, vnd.microsoft.icon */

@@ -1,7 +1,7 @@
 /* Finding the bytes of pictures in text: agents print screenshots as base64, a megabyte at a time,
- * and nobody reads those in a log. Found are `data:image/...;base64,` and base64 in quotes that
- * begins as PNG, JPEG, GIF and WebP do. The beginning stays; the rest, up to the first character
- * that is no base64, is left out. Pieces may be cut anywhere.
+ * which are of no use in a log. Found are `data:image/...;base64,` and base64 in quotes that begins
+ * as PNG, JPEG, GIF and WebP do. The beginning stays; the rest, up to the first character that is
+ * no base64, is left out. Pieces may be cut anywhere.
  *
  * One thread at a time. */
 #ifndef BERTH_CODEC_IMAGE_DATA_H

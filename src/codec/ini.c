@@ -1,3 +1,4 @@
+/* Finds the value of a setting in an INI text. */
 #include "codec/ini.h"
 
 struct line {

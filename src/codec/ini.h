@@ -7,7 +7,7 @@
  *     s3 =
  *       max_queue_size = 100          indented: belongs to the setting above, not looked at
  *
- * The text stays where it is, because it may hold keys: what is found is a view into it. Names are
+ * The text stays where it is, because it may hold keys: the result is a view into it. Names are
  * compared byte by byte, blanks in a section's name count as one. When something is set twice the
  * last one counts, as it does for AWS's tools.
  *

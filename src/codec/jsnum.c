@@ -1,3 +1,4 @@
+/* Writes and reads numbers as JavaScript does. */
 #include "codec/jsnum.h"
 
 #include <float.h>
@@ -155,8 +156,8 @@ const char *js_trim(const char *text, size_t len, size_t *ret_len)
         return text;
 }
 
-/* 0x1f, 0o17, 0b1; digits past 2^53 round as JavaScript's do only approximately, which nobody who
- * asks for a port or a time-out can see. */
+/* 0x1f, 0o17, 0b1; digits past 2^53 round as JavaScript's do only approximately, which makes no
+ * difference for a port or a time-out. */
 static double parse_radix(const char *s, size_t n, int radix)
 {
         double v = 0;

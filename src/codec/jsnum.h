@@ -19,8 +19,8 @@ size_t jsnum_format_int(int64_t v, char ret[JSNUM_TEXT_MAX]);
 /* Number.isInteger(v). */
 bool jsnum_is_integer(double v);
 
-/* Number(text): white space around is dropped, "" is 0, 0x, 0o and 0b are understood; what is no
- * number is NaN. */
+/* Number(text): white space around is dropped, "" is 0, 0x, 0o and 0b are understood; any other
+ * text is NaN. */
 double jsnum_parse(const char *text, size_t len);
 
 /* text.trim(): a view into the same bytes. */

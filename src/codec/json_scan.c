@@ -1,3 +1,4 @@
+/* Finds, decodes and escapes a JSON string in place. */
 #include "codec/json_scan.h"
 
 #include <stdio.h>

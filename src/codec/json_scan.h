@@ -1,5 +1,5 @@
 /* A string into and out of JSON text without a document in between: for values that must not be
- * copied into memory that nobody wipes (secret/value.h). Everything else uses codec/json.h.
+ * copied into memory that is not wiped (secret/value.h). Everything else uses codec/json.h.
  *
  * Any thread. */
 #ifndef BERTH_CODEC_JSON_SCAN_H

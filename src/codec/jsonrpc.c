@@ -1,3 +1,4 @@
+/* Which kind a JSON-RPC message is, and writing messages. */
 #include "codec/jsonrpc.h"
 
 static bool holds_nul(const json_t *v)

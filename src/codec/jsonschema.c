@@ -1,3 +1,4 @@
+/* Whether a document fits a JSON schema, keyword by keyword. */
 #include "codec/jsonschema.h"
 
 #include "base/clock.h"

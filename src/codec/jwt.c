@@ -1,3 +1,4 @@
+/* Signs run tokens, and decides which ones are valid. */
 #include "codec/jwt.h"
 
 #include <sodium.h>

@@ -35,8 +35,8 @@ bool jwt_is_shaped(const char *token);
 int jwt_sign(const struct jwt_claims *claims, const struct jwt_key *key, struct buf *ret,
              struct err *err);
 
-/* ERR_UNAUTHORIZED, without a reason that helps who guesses. `iss` and `aud` have to be the key's
- * where the token has them; ids are lower case afterwards. */
+/* ERR_UNAUTHORIZED, without a reason that would help a guesser. `iss` and `aud` have to be the
+ * key's where the token has them; ids are lower case afterwards. */
 int jwt_verify(const char *token, const struct jwt_key *key, int64_t now_s, struct jwt_claims *ret,
                struct err *err);
 

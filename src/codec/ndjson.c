@@ -1,3 +1,4 @@
+/* Cuts a stream of bytes into lines. */
 #include "codec/ndjson.h"
 
 void ndjson_init(struct ndjson *n, size_t max, ndjson_fn fn, void *ctx)

@@ -1,7 +1,7 @@
 /* Internet addresses: reading every spelling of one, and telling which of them belong to the public
  * internet.
  *
- * Whoever fetches for others must not be talked into reaching what only he can reach. So the
+ * A program that fetches for others must not be talked into reaching what only it can reach. So the
  * question is never "is it forbidden" by the look of a name but "is this address public", asked of
  * the bytes that are connected to; an address that carries another inside (mapped, translated,
  * tunnelled) is judged by both.

@@ -1,3 +1,4 @@
+/* The table of frames that a peer may send in each phase. */
 #include "codec/peer_state.h"
 
 #include "codec/frame_tunnel.h"
@@ -61,8 +62,8 @@ const struct peer_rule peer_rules[] = {
         { IN(STREAM_ASKED) | IN(STREAM_OPEN) | IN(STREAM_ENDED), FRAME_RESET, STREAM_OVER,
           PEER_ONCE },
 
-        /* Bytes, in the tunnel as through a relay. What was sent before the other side heard of the
-         * end of a connection is dropped. */
+        /* Bytes, in the tunnel as through a relay. Frames that were sent before the other side
+         * heard of the end of a connection are dropped. */
         { CARRIES, FRAME_BYTES, PEER_SAME, PEER_ANY },
         { CARRIES_BACK, FRAME_WINDOW, PEER_SAME, PEER_ANY },
         { IN(CONN_OVER) | IN(STREAM_OVER), FRAME_ACCEPT, PEER_SAME, PEER_ANY },
@@ -99,7 +100,7 @@ const struct peer_rule peer_rules[] = {
         { 0 },
 };
 
-/* For the text of a breach: who, and where he was. */
+/* For the text of a breach: which peer, and the phase it was in. */
 static const struct {
         const char *who, *where;
 } phases[PEER_N_PHASES] = {
@@ -154,7 +155,7 @@ enum field {
         F_VALUE,
         F_STREAM,
         F_STATE,
-        F_IF_ENDED, /* what follows is there only when the state says so */
+        F_IF_ENDED, /* the fields behind it are there only when the state says so */
         F_CODE,
         F_SIGNAL,
         F_ENDING,

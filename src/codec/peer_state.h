@@ -1,12 +1,13 @@
 /* What a peer that is not trusted may say, and when: the one table that every frame from a box,
- * from a relay and every message of a file worker is held against before anybody acts on it.
+ * from a relay and every message of a file worker is held against before it is acted on.
  * docs/box-protocol.md, section 13, has it in words.
  *
  *   peer_frame_fits()  the payload is one of its type, and every number in it is in its range
  *   peer_move()        it may come in this phase; the phase that follows
  *
- * What is not in the table is a breach. Whoever finds one ends the connection with the error's text
- * and concludes nothing else from it: not that a command has ended, nor that a box is gone.
+ * A frame that is not in the table is a breach. The side that finds one ends the connection with
+ * the error's text and concludes nothing else from it: not that a command has ended, nor that a box
+ * is gone.
  *
  * A phase belongs to one thing: a link, a channel of it, a connection, a stream, a question, a
  * worker, a slot. What bounds a frame beyond its own numbers (credit, offsets, lengths that only

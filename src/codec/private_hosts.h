@@ -1,7 +1,7 @@
 /* Addresses that are not public and may be reached all the same: the setting `private_hosts`, a
  * list of "address:port" for model servers and the like in the operator's own network.
  *
- * Whoever connects on behalf of an agent or a sandbox asks private_hosts_refusal() about the
+ * Code that connects on behalf of an agent or a sandbox asks private_hosts_refusal() about the
  * address that it is about to connect to, after resolving: a name says nothing.
  *
  * Pure functions, any thread. */

@@ -41,7 +41,7 @@ struct redact_stream {
 void redact_begin(struct redact_stream *s, const struct redactor *r);
 /* Append what is safe to show to out. */
 void redact_feed(struct redact_stream *s, const char *data, size_t len, struct buf *out);
-/* The stream has ended: what is held back is no value. */
+/* The stream has ended: the bytes held back are no value. */
 void redact_end(struct redact_stream *s, struct buf *out);
 void redact_done(struct redact_stream *s);
 

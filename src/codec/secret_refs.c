@@ -1,3 +1,4 @@
+/* Finds references to secrets by a schema, and reads and changes members by path. */
 #include "codec/secret_refs.h"
 
 static bool has_path(const json_t *paths, const char *path)

@@ -1,3 +1,4 @@
+/* SHA-1 of a text. */
 #include "codec/sha1.h"
 
 #define BLOCK 64

@@ -1,3 +1,4 @@
+/* Quotes a word for a POSIX shell. */
 #include "codec/shell.h"
 
 void shell_quote(struct buf *b, const char *text)

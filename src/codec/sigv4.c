@@ -1,3 +1,4 @@
+/* Builds the canonical request of Signature Version 4 and signs it. */
 #include "codec/sigv4.h"
 
 #include <sodium.h>

@@ -1,7 +1,7 @@
 /* Signing a request to AWS: Signature Version 4, with the signature in the Authorization header.
  *
  * For requests without a query string, which are all that we send. The caller passes every header
- * that is to be signed, Host and X-Amz-Date among them; names are lower case. What is signed is
+ * that is to be signed, Host and X-Amz-Date among them; names are lower case. The signature covers
  * what AWS rebuilds from the request: method, path, headers sorted by name with their blanks
  * trimmed, and the hash of the body.
  *

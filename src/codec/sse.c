@@ -1,3 +1,4 @@
+/* Writes events of a text/event-stream, and reads them from pieces. */
 #include "codec/sse.h"
 
 /* ---- writing ---- */

@@ -1,8 +1,8 @@
 /* text/event-stream, both ways, as browsers define it.
  *
  * Writing: sse_put() appends one event to a buf. Reading: bytes are fed as they come, in pieces of
- * any size, and the callback is called once for each event that is complete. What is left when the
- * stream ends is an unfinished event, which is dropped.
+ * any size, and the callback is called once for each event that is complete. An event that is
+ * unfinished when the stream ends is dropped.
  *
  * Invariant of the decoder: it holds at most max_event bytes for the line it is in and as many for
  * the data that it has collected; past that the stream is refused, and stays refused.

@@ -1,3 +1,4 @@
+/* Finds the largest range of a user in /etc/subuid or /etc/subgid. */
 #include "codec/subid.h"
 
 #include <stdio.h>

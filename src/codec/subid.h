@@ -13,7 +13,7 @@ struct id_range {
 /* The largest range that the text gives to a user, by name (may be NULL) or number. False when it
  * gives none. */
 bool subid_largest(const char *text, size_t len, const char *name, uid_t uid, struct id_range *ret);
-/* What is in both; count 0 when nothing is. */
+/* The ids that are in both; count 0 when there are none. */
 struct id_range id_range_common(struct id_range a, struct id_range b);
 
 #endif

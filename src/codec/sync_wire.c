@@ -1,3 +1,4 @@
+/* Writes and reads messages between the daemon and a file worker. */
 #include "codec/sync_wire.h"
 
 /* Which fields a message has, in the order in which they are written. */

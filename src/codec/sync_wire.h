@@ -5,7 +5,7 @@
  *   u32 length of the payload   u8 type   u32 slot   payload
  *
  * The reader checks what can be checked without knowing the tree: lengths, kinds, and that a path
- * is one (codec/tree.h). What it accepts is safe to open part by part beneath a directory.
+ * is one (codec/tree.h). A path that it accepts is safe to open part by part beneath a directory.
  *
  * Any thread. */
 #ifndef BERTH_CODEC_SYNC_WIRE_H
@@ -58,8 +58,8 @@ enum { SYNC_WISH_ALIVE = 1 };
 
 /* TREE: make the root. GET: we have something like it. */
 enum { SYNC_MAKE_ROOT = 1, SYNC_HAVE_SOME = 1 };
-/* BIG: all of it follows, no chunks. CHUNKS_ARE: the last ones. DONE: what arrived is something
- * else, send all of it. */
+/* BIG: all of it follows, no chunks. CHUNKS_ARE: the last ones. DONE: other bytes arrived than were
+ * announced, send all of the file. */
 enum { SYNC_WHOLE = 1, SYNC_LAST = 1, SYNC_AGAIN = 1 };
 
 struct sync_msg {

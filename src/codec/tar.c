@@ -1,3 +1,4 @@
+/* Writes tar entries, and decides which entries of an archive are accepted. */
 #include "codec/tar.h"
 
 #include <stdio.h>

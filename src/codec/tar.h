@@ -2,9 +2,9 @@
  * with GNU's long names and numbers, which every tar reads; and reading what tars of all kinds
  * write, pax headers included.
  *
- * The reader is fed blocks of 512 bytes. It is meant for archives that were made by somebody
- * hostile: names are checked (codec/tree.h), headers are bounded, what is no directory, file or
- * link is passed over. Any thread. */
+ * The reader is fed blocks of 512 bytes. It is meant for hostile archives: names are checked
+ * (codec/tree.h), headers are bounded, entries other than directories, files and links are passed
+ * over. Any thread. */
 #ifndef BERTH_CODEC_TAR_H
 #define BERTH_CODEC_TAR_H
 

@@ -1,3 +1,4 @@
+/* The order of paths, which paths are valid, and the bytes of a manifest. */
 #include "codec/tree.h"
 
 /* The bytes:

@@ -8,9 +8,10 @@
  * none in anything but a directory that came before it: what it accepts is safe to hand to
  * openat2() part by part.
  *
- * What could not be read is an entry too: of kind TREE_UNKNOWN. Something is there, and perhaps
- * something beneath it, but nobody knows what. It is equal to nothing, and who compares two trees
- * must take its absence beneath such an entry for no absence (workspace/scan.h, tree_diff()).
+ * A path that could not be read is an entry too: of kind TREE_UNKNOWN. Something is there, and
+ * perhaps something beneath it, but it is not known what. It is equal to nothing, and code that
+ * compares two trees must not conclude that a path beneath such an entry is absent
+ * (workspace/scan.h, tree_diff()).
  *
  * Any thread. */
 #ifndef BERTH_CODEC_TREE_H
@@ -58,7 +59,7 @@ int tree_compare(const char *a, const char *b);
 /* Whether `path` is in `dir`, at any depth. */
 bool tree_beneath(const char *path, const char *dir);
 /* Whether the two are the same: kind; of a link the target; of a file hash, size and mode.
- * Directories always are (remote-execution 2.7); what is unknown is never the same as anything. */
+ * Directories always are (remote-execution 2.7); an unknown entry is never the same as anything. */
 bool tree_same(const struct tree_entry *a, const struct tree_entry *b);
 /* The same without the mode. */
 bool tree_same_content(const struct tree_entry *a, const struct tree_entry *b);

@@ -1,3 +1,4 @@
+/* The WebSocket handshake, frames out, and which frames from a client are accepted. */
 #include "codec/websocket.h"
 
 #include <sodium.h>

@@ -1,3 +1,4 @@
+/* Finds one text in an XML document by its path. */
 #define _GNU_SOURCE /* memmem */
 #include "codec/xml.h"
 

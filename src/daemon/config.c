@@ -1,3 +1,4 @@
+/* Which source each setting comes from, and whether its value is valid. */
 #include "daemon/config.h"
 
 #include <errno.h>
@@ -24,9 +25,9 @@ struct loader {
         int failed;
 };
 
-/* What somebody said about a setting. */
+/* The value that a source gives for a setting. */
 struct given {
-        const char *origin; /* who said it, as an error names him */
+        const char *origin; /* where the value comes from, as an error names it */
         const char *text;
         json_t *value; /* from berth.toml; NULL: from elsewhere */
 };
@@ -47,7 +48,7 @@ static bool find_in_environment(const struct setting *s, struct given *ret)
         return false;
 }
 
-/* False when nobody said anything. */
+/* False when no source has a value. */
 static bool find_value(const struct loader *l, const struct setting *s, struct given *ret)
 {
         const char *const *flag = (const void *)((const char *)l->flags + s->flag_at);
@@ -115,7 +116,7 @@ static unsigned read_word(struct loader *l, const struct setting *s, const struc
         return 0;
 }
 
-/* Numbers and truth values have a text too, but here they are somebody's mistake. */
+/* Numbers and truth values have a text too, but here they are a mistake of the operator. */
 static const char *read_text(struct loader *l, const struct given *g)
 {
         if (g->value && !json_is_string(g->value))
@@ -180,7 +181,7 @@ static void load_setting(struct loader *l, const struct setting *s)
         }
 }
 
-/* Whether somebody said what the member of l->config at `at` is. */
+/* Whether any source sets the member of l->config at `at`. */
 static bool is_given(const struct loader *l, const void *at)
 {
         size_t offset = (size_t)((const char *)at - (const char *)l->config);
@@ -219,8 +220,8 @@ static const char *absolute(struct arena *a, const char *path)
         return arena_printf(a, "%s/%s", cwd, path);
 }
 
-/* Whoever owns it can change every file in it, the settings among them, and would find files of
- * root's in it. */
+/* The owner of the directory can change every file in it, the settings among them, and would find
+ * files of root in it. */
 static int check_owner(const char *path, struct err *err)
 {
         struct stat st;
@@ -303,7 +304,7 @@ static void complete(struct loader *l)
         struct config *c = l->config;
         struct settings *s = &c->settings;
 
-        if (c->is_private) /* what the settings say is for the daemon with a port */
+        if (c->is_private) /* the settings are for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         if (!c->database)
                 c->database = arena_printf(l->arena, "%s/berth.db", c->data_dir);
@@ -342,7 +343,7 @@ static int check_ids(const char *what, int64_t first, int64_t count, struct err 
                 what, (long long)count, (long long)(UINT32_MAX - first), what);
 }
 
-/* A name that only begins like an address may be anybody's. */
+/* A name that only begins like an address may belong to any host. */
 static bool is_loopback(const char *host)
 {
         return streq(host, "localhost") || streq(host, "::1") ||

@@ -26,8 +26,8 @@ struct config {
          * one environment, and how many more may wait for one environment. */
         unsigned peer_threads, peer_threads_each, peer_queue;
         unsigned connections_per_client; /* 0: half of what there is */
-        const char *trusted_users;       /* as given; NULL: nobody said: daemon/trusted.h */
-        const char *private_hosts;       /* as given; NULL: nobody said */
+        const char *trusted_users;       /* as given; NULL: not set: daemon/trusted.h */
+        const char *private_hosts;       /* as given; NULL: not set */
         struct settings settings;
 };
 

@@ -1,3 +1,4 @@
+/* `berth db`: backing up, checking and restoring the database. */
 #define _GNU_SOURCE
 #include "daemon/database.h"
 
@@ -124,7 +125,7 @@ static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directo
         int64_t version;
         int r = sqlite_check_all(c, add_finding, w, err);
 
-        if (r > 0) /* what rows say is worth nothing then */
+        if (r > 0) /* the rows mean nothing then */
                 return 0;
         if (r >= 0)
                 r = sqlite_check_references(c, add_finding, w, err);
@@ -370,7 +371,7 @@ int database(const struct cli_database_options *options)
         if (r >= 0)
                 r = actions[options->action](&w, &err);
         if (r < 0)
-                out_error(err.msg); /* it may hold names from a file that somebody gave us */
+                out_error(err.msg); /* it may hold names from a file of unknown origin */
         json_decref(w.findings);
         arena_done(&arena);
         return r < 0 ? err_info(r)->exit_status : r;

@@ -1,3 +1,4 @@
+/* Makes the data directory private, and takes its lock. */
 #include "daemon/datadir.h"
 
 #include <dirent.h>
@@ -39,7 +40,8 @@ static bool is_own_entry(const char *name)
         return false;
 }
 
-/* Whether nobody else keeps anything in it: `--data /var/lib` does not make that our own. */
+/* Whether the directory holds nothing but our own files: `--data /var/lib` does not make that our
+ * own. */
 static bool is_ours_alone(int dir)
 {
         int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,8 +58,8 @@ static bool is_ours_alone(int dir)
         return ours;
 }
 
-/* What is in it is the daemon user's alone by its own modes; that others can list and pass the
- * directory is one mistake away from more. */
+/* The files in it are private to the daemon's user by their own modes; that others can list and
+ * pass the directory is one mistake away from more. */
 static void shut_out_others(int dir, const char *path)
 {
         struct stat st;
@@ -122,8 +124,8 @@ int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err
                         "or choose another directory with --data",
                         *pid ? pid : "unknown", path);
         }
-        /* For the message above, and for whoever would start a private one again: the lock itself
-         * is the kernel's. */
+        /* For the message above, and for a command that would start a private one again: the lock
+         * itself is the kernel's. */
         snprintf(pid, sizeof(pid), "%d\n%s", (int)getpid(), is_private ? "private\n" : "");
         if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, strlen(pid), 0) < 0)
                 return err_sys(err, ERR_IO, errno, "write %s/%s", path, LOCK_FILE);

@@ -6,10 +6,10 @@
 
 #include "base/err.h"
 
-/* Take the directory for this process; *ret_fd holds the lock as long as it is open. Others lose
- * their rights to it when it is the daemon user's and nothing of anybody else is in it. ERR_LOCKED
- * names the process that has it. The file says who took it last: its process id, and a line
- * "private" for a private daemon. */
+/* Take the directory for this process; *ret_fd holds the lock as long as it is open. Other users
+ * lose their rights to it when it belongs to the daemon's user and holds no files of others.
+ * ERR_LOCKED names the process that has it. The file says which process took it last: its process
+ * id, and a line "private" for a private daemon. */
 int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err);
 
 #endif

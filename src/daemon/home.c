@@ -1,3 +1,4 @@
+/* Whether the database is at home in this data directory, and what happens when it is not. */
 #include "daemon/home.h"
 
 #include <dirent.h>
@@ -114,7 +115,7 @@ static int read_known(struct db *db, void *arg, struct err *err)
 }
 
 /* Why it is not; NULL: it is. A database from before there were homes belongs to the node that the
- * directory names, or to nobody. */
+ * directory names, or to no node. */
 static const char *why_not_at_home(const struct settling *s)
 {
         const struct home *a = &s->known, *b = &s->here;
@@ -258,7 +259,8 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
 
 /* -- An instance without its database ---------------------------------------------------------- */
 
-/* What only a daemon that had a database has made. One that cannot be read may have entries. */
+/* Whether the directory has entries, which only a daemon that had a database has made. One that
+ * cannot be read may have entries. */
 static bool has_entries(const char *dir, const char *name, struct arena *arena)
 {
         DIR *d = opendir(arena_printf(arena, "%s/%s", dir, name));

@@ -28,9 +28,9 @@ int home_take_new(struct op *op, struct store *store, const struct home_request 
 /* Before such a database is put into the directory: the node that lived there is no more. */
 int home_forget_node(const char *data_dir, struct err *err);
 
-/* Find out who the node is, and keep `node-id` in the data directory, where it tells that there was
- * an instance. ERR_CONFLICT: the database is not at home. *ret_is_new: it was not, and has got a
- * new identity. */
+/* Find out which node this is, and keep `node-id` in the data directory, where it tells that there
+ * was an instance. ERR_CONFLICT: the database is not at home. *ret_is_new: it was not, and has got
+ * a new identity. */
 int home_settle(struct op *op, struct store *store, const struct home_request *q, struct node *ret,
                 bool *ret_is_new, struct err *err);
 

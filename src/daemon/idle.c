@@ -1,3 +1,4 @@
+/* Watches whether a private daemon is still needed, and ends it when not. */
 #include "daemon/idle.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* When a private daemon is over: nobody has been connected for a few seconds, and no lease is
+/* When a private daemon ends: no client has been connected for a few seconds, and no lease is
  * active, and no run is left. Loop thread. */
 #ifndef BERTH_DAEMON_IDLE_H
 #define BERTH_DAEMON_IDLE_H

@@ -1,3 +1,4 @@
+/* Takes the master key and the secret for run tokens, and wipes keys from the environment. */
 #include "daemon/keys.h"
 
 #include <fcntl.h>

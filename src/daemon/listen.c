@@ -1,3 +1,4 @@
+/* Opens the daemon's sockets, and says where it listens. */
 #include "daemon/listen.h"
 
 #include <netinet/in.h>
@@ -13,7 +14,7 @@
 struct listen_capacity listen_capacity(void)
 {
         const rlim_t most = 65536,
-                     kept = 64; /* what nobody spends: rt/reserve.h and the server's */
+                     kept = 64; /* kept is never spent: rt/reserve.h and the server's */
         struct rlimit limit = { 1024, 1024 };
         rlim_t room;
 

@@ -1,3 +1,4 @@
+/* How much disk space is kept for closing, and when it is given up. */
 #define _GNU_SOURCE
 #include "daemon/room.h"
 
@@ -19,7 +20,7 @@
 #define USUAL (9 * MIB)
 /* For SQLite's index, the socket, and what else a start makes. */
 #define SPARE ((int64_t)256 << 10)
-/* What is left over when something is kept. */
+/* The room that is left over when something is kept. */
 #define AMPLE (2 * MIB)
 
 static int64_t size_of(const char *path)
@@ -125,7 +126,7 @@ void room_close(struct room *room)
         fd = open(kept, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
                 return;
-        /* What the last start gave back may be somebody else's by now. */
+        /* The room that the last start gave back may be taken by now. */
         for (int64_t size = room->bytes; size > SPARE; size -= SPARE)
                 if (fallocate(fd, 0, 0, size) == 0 || errno == EOPNOTSUPP || ftruncate(fd, 0) < 0)
                         break;

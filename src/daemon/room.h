@@ -1,13 +1,13 @@
-/* Room on the disk for closing: what gives something up, records an end or says no to a run has to
+/* Room on the disk for closing: giving something up, recording an end and refusing a run have to
  * work on a full disk too.
  *
  * Every commit goes to SQLite's write-ahead log, whose file is used again from its beginning once
  * its pages are in the database. While the daemon runs, that file has blocks of its own for what it
  * usually takes and disk_reserve_mb more, so that a commit needs no new ones. The database has
  * blocks past its end for pages that are only in the log yet, and pages that hold nothing
- * (store/disk_reserve.h): when the disk is full they go to whoever needs one, so that it does not
- * grow any more. Requests that are not needed for closing are refused before they use any of this
- * (api/call.c).
+ * (store/disk_reserve.h): when the disk is full they go to the writers that need one, so that the
+ * database does not grow any more. Requests that are not needed for closing are refused before they
+ * use any of this (api/call.c).
  *
  * SQLite removes the log when it is closed. Then its room is kept as a file `<database>-reserve` of
  * zeros, which becomes the log of the next start: a log without a header is an empty one. A little

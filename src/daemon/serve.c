@@ -1,11 +1,10 @@
 /* The daemon: wiring, and an orderly end.
  *
  * Start: settings, lock, store, listeners, then "listening on …" on standard output. A first pass
- * of the sweeper runs before the port opens to anybody, so that what a crash left is taken up at
- * once.
+ * of the sweeper runs before the port opens, so that work that a crash left is taken up at once.
  *
  * Stop (SIGTERM, SIGINT): no new connections; requests under way are finished; after a grace they
- * are cancelled and undo what they began; what does not come to an end then, because a host or a
+ * are cancelled and undo what they began; a request that still does not end, because a host or a
  * provider is silent, is left to the next start. A second signal ends at once, which is safe at any
  * time. */
 #include "daemon/serve.h"
@@ -54,7 +53,7 @@
 /* Links are made for operations that wait for them, so they need threads of their own. */
 #define LINKS_EACH 2
 #define LINKS_ALL  8
-/* What ends something has seats that nobody else takes. */
+/* Jobs that end something have seats that no other job takes. */
 #define CLOSING_EACH 4
 #define CLOSING_ALL  16
 /* Requests to agents may take long. */
@@ -141,8 +140,8 @@ static int look_for_sealed(struct db *db, void *arg, struct err *err)
         return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
 }
 
-/* Without its key the daemon starts all the same: leases do not need it, and whoever has to mend it
- * finds the reason in the log, in the provider's health and in every answer that needs the key. */
+/* Without its key the daemon starts all the same: leases do not need it, and the operator finds the
+ * reason in the log, in the provider's health and in every answer that needs the key. */
 static int load_keys(struct op *op, struct daemon *d, struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
@@ -159,7 +158,7 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
-/* What is in no workspace: core/roots/own_files.h. */
+/* Our own files, which are part of no workspace: core/roots/own_files.h. */
 static const char *const *own_paths(struct daemon *d)
 {
         const char *const paths[] = {
@@ -239,7 +238,7 @@ static void complain_adapter(void *ctx UNUSED, const char *text)
         log_warn("an adapter is left out", LOG_S("error", text));
 }
 
-/* Before there are threads, and before anybody asks for one. */
+/* Before there are threads, and before any caller asks for an adapter. */
 static int load_adapters(struct daemon *d, struct err *err)
 {
         const char *dir = arena_printf(&d->arena, "%s/adapters", d->config.data_dir);
@@ -421,7 +420,7 @@ static void stop_unneeded(void *arg)
                 stop(d, "nobody needs it any more");
 }
 
-/* Settings that nobody should be surprised by. */
+/* Settings that are logged so that they surprise no operator. */
 static void report_start(const struct daemon *d)
 {
         const struct settings *s = &d->config.settings;
@@ -562,7 +561,7 @@ static void shut_down(struct daemon *d)
                 live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
-                /* What is left are our own handles. */
+                /* The handles that are left are our own. */
                 while (d->http && !d->closed)
                         uv_run(&d->loop, UV_RUN_ONCE);
                 uv_walk(&d->loop, close_handle, NULL);
@@ -582,7 +581,7 @@ static void shut_down(struct daemon *d)
         cleanup_fd(&d->lock_fd);
 }
 
-/* A private daemon tells the one who started it: being second is no failure to him. */
+/* A private daemon tells the process that started it: being second is no failure there. */
 static void report_failure(const struct cli_serve_options *options, int code, const struct err *err)
 {
         if (options->is_private)

@@ -1,3 +1,4 @@
+/* The table of the daemon's settings. */
 #include "daemon/settings.h"
 
 #include "core/sandboxes/host_ids.h"

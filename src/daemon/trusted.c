@@ -1,3 +1,4 @@
+/* Reads the list of trusted users, and decides on it where the setting is missing. */
 #include "daemon/trusted.h"
 
 #include <errno.h>
@@ -105,7 +106,7 @@ static int store_answer(const char *data_dir, const char *users, struct err *err
         return file_write_at(dir, CONFIG_FILE, buf_str(&text), text.len, 0600, err);
 }
 
-/* What was typed, without white space; false at the end of the input. */
+/* Read what the user types, without white space; false at the end of the input. */
 static bool ask(const char *suggestion, char *ret, size_t size)
 {
         char line[ANSWER_MAX];
@@ -137,7 +138,7 @@ static int ask_and_store(struct config *c, const char *suggestion, struct arena 
                 fprintf(stderr, "%s\n", err->msg);
                 err_clear(err);
         }
-        return 0; /* nobody answers: nobody else */
+        return 0; /* there is no answer: no other user is trusted */
 }
 
 static const char *sudo_user(struct arena *arena)

@@ -1,9 +1,9 @@
 /* Which users of this machine count as the operator, besides root and the daemon's own user
  * (auth_is_operator()): the setting trusted_uids.
  *
- * A daemon that root runs is usually somebody's, who asks as himself. Where the setting says
- * nothing, it asks on the terminal once and writes the answer into berth.toml; without a terminal
- * it takes who called sudo, and says so in its log. */
+ * A daemon that root runs usually serves a person, who calls it as an ordinary user. Where the
+ * setting says nothing, it asks on the terminal once and writes the answer into berth.toml; without
+ * a terminal it takes the user who called sudo, and says so in its log. */
 #ifndef BERTH_DAEMON_TRUSTED_H
 #define BERTH_DAEMON_TRUSTED_H
 
@@ -17,7 +17,7 @@ int trusted_parse(const char *list, struct arena *arena, struct settings *s, str
  * that http_request_client() compares. */
 int trusted_parse_proxy(const char *text, struct arena *arena, struct settings *s, struct err *err);
 
-/* After config_load(): ask, where somebody has to be asked. */
+/* After config_load(): ask the operator where that is needed. */
 int trusted_settle(struct config *c, struct arena *arena, struct err *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* When each pass of the upkeep runs, and for which environments. */
 #include "daemon/upkeep.h"
 
 #include "base/clock.h"
@@ -268,7 +269,7 @@ static void scrub_done(struct pool_job *job)
         u->scrub_due_ms = clock_mono_ms() + u->rt->settings.scrub_interval_ms;
 }
 
-/* Damage may be met by anybody; the log has it once. */
+/* Any transaction may meet damage; the log has it once. */
 static void look_at_database(struct upkeep *u)
 {
         bool is_damaged = store_is_damaged(u->rt->store);
@@ -320,7 +321,7 @@ void upkeep_start(struct upkeep *u)
 {
         uint64_t interval = (uint64_t)u->rt->settings.sweep_interval_ms;
 
-        /* What was too large to be looked at before is looked at now. */
+        /* A database that was too large to be checked before is checked now. */
         u->scrub_due_ms = clock_mono_ms();
         if (store_is_checked(u->rt->store))
                 u->scrub_due_ms += u->rt->settings.scrub_interval_ms;
@@ -331,7 +332,7 @@ void upkeep_stop(struct upkeep *u)
 {
         u->stopping = true;
         uv_timer_stop(&u->timer);
-        /* All of it is taken up again by the next start, so nobody has to wait for it. */
+        /* The next start takes all of it up again, so the stop does not wait for it. */
         for (struct upkeep_sweep *s = u->sweeps; s; s = s->next)
                 pool_cancel(u->rt->pool, &s->job);
         if (u->tidying_secrets)

@@ -2,7 +2,7 @@
  * each pass, or when one was taken, sandboxes in advance; and seldom, a look at the whole database
  * for damage. On the pool, one of each kind at a time. A pass only finds out where something is to
  * be done; that is a job for each environment, in the environment's lane, so that one whose
- * provider is silent holds up nobody else. Loop thread, except upkeep_want_stock(). */
+ * provider is silent does not hold up the others. Loop thread, except upkeep_want_stock(). */
 #ifndef BERTH_DAEMON_UPKEEP_H
 #define BERTH_DAEMON_UPKEEP_H
 
@@ -39,7 +39,7 @@ void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop, struct r
 void upkeep_sweep_now(struct upkeep *u);
 void upkeep_start(struct upkeep *u);
 void upkeep_stop(struct upkeep *u);
-/* Somebody took a sandbox that was made in advance. arg: struct upkeep. Any thread. */
+/* A sandbox that was made in advance was taken. arg: struct upkeep. Any thread. */
 void upkeep_want_stock(void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 /* How much of the server one client has: connections, and requests that have begun and are not
- * complete. Who holds many of either gives way to the others, never they to him.
+ * complete. A client that holds many of either gives way to the others, never the others to it.
  *
  * A client is counted by http_peer.client while it has a connection; carried connections are
  * counted by their carrier instead. */
@@ -185,8 +185,8 @@ unsigned http_client_connections(const struct http_server *s, const char *key)
 }
 
 /* The oldest connection whose request is unfinished: of that client, or of any (NULL) with more
- * than so many connections. What counts as idle and could not be closed for that has sent something
- * that was not read yet: the last to go. The lists are sorted by age. */
+ * than so many connections. A connection that counts as idle and could not be closed for that has
+ * sent bytes that were not read yet: it is the last to go. The lists are sorted by age. */
 static struct http_conn *oldest_unfinished(struct http_server *s, const struct http_client *of,
                                            unsigned more_than)
 {
@@ -206,7 +206,8 @@ static struct http_conn *oldest_unfinished(struct http_server *s, const struct h
         return NULL;
 }
 
-/* Called in the middle of work on a connection: what is given up is closed from the loop. */
+/* Called in the middle of work on a connection: connections that are given up are closed from the
+ * loop. */
 void http_client_began(struct http_conn *c)
 {
         struct http_client *client = c->client;

@@ -144,9 +144,9 @@ static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
         return req.head.len;
 }
 
-/* Every client may send a body of the greatest size, and nobody knows yet who it is: together they
- * must not fill the memory. Small bodies do not count, so that the ordinary calls go on while
- * somebody tries. */
+/* Every client may send a body of the greatest size before it is identified: together they must not
+ * fill the memory. Small bodies do not count, so that the ordinary calls go on while a client tries
+ * that. */
 static bool count_body(struct http_server *s, struct http_exchange *x, size_t len)
 {
         size_t after = x->body.len + len;
@@ -324,7 +324,7 @@ static bool take_input(struct http_conn *c, const char *bytes, size_t len)
         return used > 0;
 }
 
-/* The client has ended its side. What it asked for completely is still answered. */
+/* The client has ended its side. Requests that came completely are still answered. */
 static void input_ended(struct http_conn *c)
 {
         c->eof = true;

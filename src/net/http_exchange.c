@@ -59,7 +59,7 @@ static const char *join(const struct http1_head *head, size_t first, char **spar
 }
 
 /* Turn a slice of the original head into a C string in our copy of it. The byte behind a slice is a
- * separator that nobody needs any more. */
+ * separator that is no longer needed. */
 static const char *cut(char *copy, const char *original, struct http1_slice s)
 {
         char *at = copy + (s.p - original);

@@ -1,4 +1,4 @@
-/* What the files of the HTTP server share; nobody else includes it.
+/* What the files of the HTTP server share; no other file includes it.
  *
  *     http_server.c    life cycle, accepting, deadlines, deferred work
  *     http_conn.c      one connection: bytes in, requests, bytes out, closing

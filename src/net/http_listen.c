@@ -89,7 +89,7 @@ int http_listen_tcp(const char *address, int *ret_fd, struct err *err)
         return 0;
 }
 
-/* Make room where a killed process left its socket; anything else is somebody's. */
+/* Make room where a killed process left its socket; anything else is in use or not ours. */
 static int remove_stale(const union address *a, socklen_t len, struct err *err)
 {
         int CLEAN(cleanup_fd) fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -148,7 +148,7 @@ static void fill_unix_peer(int fd, struct http_peer *ret)
                          sizeof(ret->client));
 }
 
-/* Limits are counted by the owner whether or not anybody is trusted for it. */
+/* Limits are counted by the owner whether or not an owner is trusted. */
 static void fill_tcp_peer(const struct http_server *s, int fd, const struct sockaddr_storage *from,
                           struct http_peer *ret)
 {
@@ -182,13 +182,13 @@ static void tune_tcp(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* Whose connection may be closed to make room: anybody's, a carrier's, or a client's. */
+/* Which connections may be closed to make room: all, those of a carrier, or those of a client. */
 struct idle_of {
         const void *via;
         const char *client;
 };
 
-/* Close the connection that has been idle longest, so that nobody can shut the others out by
+/* Close the connection that has been idle longest, so that no client can shut the others out by
  * holding connections open. One that has just sent something is not idle, only not read yet. */
 static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, struct idle_of of)
 {
@@ -210,8 +210,8 @@ static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, st
         return false;
 }
 
-/* Room for one more of this client, among its own and among all. Those who are being told that they
- * are too many have a place as well, so there is an end to telling. */
+/* Room for one more of this client, among its own and among all. Connections that are being told
+ * that there are too many take a place as well, so their number is bounded too. */
 static enum http_admission find_room(struct http_server *s, unsigned limit, const char *client)
 {
         unsigned own = http_client_connections(s, client);
@@ -241,7 +241,7 @@ static enum http_admission find_reserved(struct http_server *s, bool is_unix, co
                                                                              : HTTP_ADMIT_DROPPED;
 }
 
-/* Clients of the Unix socket have places of their own: who fills the port must not lock the
+/* Clients of the Unix socket have places of their own: clients that fill the port must not lock the
  * operator out. */
 static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from,
                   bool by_reserve)

@@ -1,6 +1,6 @@
 /* An HTTP/1.1 server on a libuv loop.
  *
- * Every request byte passes the strict parser of codec/http1.h; what is ambiguous is refused and
+ * Every request byte passes the strict parser of codec/http1.h; an ambiguous request is refused and
  * the connection closed, so no two parties can ever disagree about where a request ends
  * (docs/decisions/0002-own-http-server.md).
  *
@@ -39,10 +39,10 @@ struct http_peer {
         bool is_unix; /* came through a Unix socket */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
-        /* Whom its limits are counted for: the address, of IPv6 the first half; of a connection on
-         * this machine the uid, also where nobody is trusted for it. */
+        /* The client that its limits are counted for: the address, of IPv6 the first half; of a
+         * connection on this machine the uid, also where a uid gives no rights. */
         char client[80];
-        void *via; /* what carries the connection, where it is no socket; its owner's business */
+        void *via; /* what carries the connection, where it is no socket; only its owner uses it */
 };
 
 struct http_field {
@@ -80,8 +80,8 @@ struct http_server_config {
         size_t max_head;    /* default 16 KiB; past it 431 */
         size_t max_body;    /* default 10 MiB; past it 413 */
         size_t max_bodies;  /* of all large bodies in memory together, default 256 MiB; 503 */
-        size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past
-                               it those who have not read for longest are closed */
+        size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past it
+                               the clients that have not read for longest are closed */
         unsigned max_connections; /* default 4096; the next takes the place of the one that is idle
                                      longest, or is answered 503 and closed */
         /* Of these one client (http_peer.client) may have; defaults: all. Past max_per_client the
@@ -109,8 +109,8 @@ int http_server_new(const struct http_server_config *config, struct http_server 
 int http_server_listen(struct http_server *s, int take_fd, struct err *err);
 /* Serve a connection that something else carries, such as a box's tunnel; peer->via, never NULL,
  * says what. When there are too many, of all or of that one, the one that is idle longest makes
- * room, or this one is answered 503 and closed. Whoever sends through these is not trusted to be in
- * a hurry: a request has to arrive in time however steadily its bytes come. */
+ * room, or this one is answered 503 and closed. Clients of these connections are not trusted to
+ * send quickly: a request has to arrive in time however steadily its bytes come. */
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer);
 /* The same over a connected socket. */
@@ -123,7 +123,7 @@ unsigned http_server_connections(const struct http_server *s);
 void http_server_close(struct http_server *s, void (*done)(void *), void *arg);
 
 /* Make a listening TCP socket for "ADDR:PORT" ("[::1]:3100" for IPv6), port 0 for a free one, or a
- * Unix socket with the given mode. A stale Unix socket that nobody answers on is replaced. */
+ * Unix socket with the given mode. A stale Unix socket that no process answers on is replaced. */
 int http_listen_tcp(const char *address, int *ret_fd, struct err *err);
 int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err);
 
@@ -141,9 +141,9 @@ const char *http_body(const struct http_exchange *x, size_t *ret_len);
 bool http_has_body(const struct http_exchange *x);     /* a body was announced, even an empty one */
 bool http_body_follows(const struct http_exchange *x); /* on_body will be called */
 const struct http_peer *http_peer(const struct http_exchange *x);
-/* Whom limits of this request are counted for: its peer's `client`. When the peer is the reverse
- * proxy (its address, or its `client`; NULL: there is none), the last hop that it names in
- * X-Forwarded-For, in the same form; what stands before that anybody may have written. */
+/* The client that limits of this request are counted for: its peer's `client`. When the peer is the
+ * reverse proxy (its address, or its `client`; NULL: there is none), the last hop that it names in
+ * X-Forwarded-For, in the same form; any client may have written the hops before that. */
 void http_request_client(const struct http_exchange *x, const char *reverse_proxy, char *ret,
                          size_t size);
 /* What `client` says of a user of this machine who connects over loopback; false: it is the same
@@ -181,7 +181,7 @@ void http_stream_end(struct http_exchange *x);
 
 /* Answer 101: the connection is the handler's from here on, in a protocol of its own. `fields` say
  * which; Connection is added. http_stream_write() and the other stream functions send bytes as they
- * are. What the client sends is given to on_bytes, part by part, and held back between
+ * are. The client's bytes are given to on_bytes, part by part, and held back between
  * http_body_pause() and http_body_resume(). A client that ends its side has gone: on_abort. Only
  * for requests without a body. */
 void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,

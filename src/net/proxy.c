@@ -1,3 +1,4 @@
+/* Life of a proxied connection: its deadline, its end, and refusals. */
 #include "net/proxy_internal.h"
 
 #include <stdio.h>

@@ -8,8 +8,8 @@
  * that are connected to, so a name cannot mean something else a moment later.
  *
  * A plain request is not passed on but written anew from what our parser understood, one per
- * connection, without hop-by-hop headers; so is the head of its answer. Nobody behind us can find a
- * second request in it.
+ * connection, without hop-by-hop headers; so is the head of its answer. No server behind us can
+ * find a second request in it.
  *
  * One proxy serves one environment's place. Everything is bounded and has a deadline. Refusals are
  * answered in words and logged once per host.

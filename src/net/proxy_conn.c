@@ -43,7 +43,7 @@ static enum moved read_into(struct buf *b, struct proxy_flow *f, struct byte_str
         return MOVED;
 }
 
-/* What was read goes to `out`, understood or as it is. */
+/* Bytes that were read go to `out`, parsed or as they are. */
 static bool transform(struct proxy_conn *c, struct proxy_flow *f)
 {
         if (!c->is_connect)

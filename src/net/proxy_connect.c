@@ -1,5 +1,5 @@
-/* Who may be reached, and reaching it. The addresses that were judged are those that are connected
- * to; nothing is resolved twice. */
+/* Decides which addresses may be reached, and connects to them. The addresses that were judged are
+ * those that are connected to; nothing is resolved twice. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -140,7 +140,8 @@ static void connect_first(struct proxy_conn *c)
 
 /* Judging */
 
-/* One address that may not be reached is enough: who owns the name decides which one comes first.
+/* One address that may not be reached is enough: the owner of the name decides which one comes
+ * first.
  */
 static bool all_reachable(struct proxy_conn *c)
 {

@@ -219,8 +219,8 @@ static void write_response_head(struct proxy_conn *c, const struct http1_respons
         buf_puts(b, "\r\n");
 }
 
-/* Interim answers are passed on, but to a client of 1.0, who would take one for the answer. What
- * switches protocols was not asked for. */
+/* Interim answers are passed on, except to an HTTP/1.0 client, which would take one for the answer.
+ * An answer that switches protocols was not asked for. */
 static bool read_response_head(struct proxy_conn *c)
 {
         struct proxy_flow *f = &c->down;

@@ -1,4 +1,4 @@
-/* Shared by the files of the proxy; nobody else includes it.
+/* Shared by the files of the proxy; no other file includes it.
  *
  *     proxy.c          life cycle, deadlines, refusals
  *     proxy_conn.c     one connection: from head to relaying, bytes in both directions

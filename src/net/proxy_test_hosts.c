@@ -1,3 +1,4 @@
+/* Finds the addresses of a host name in the tests' file. */
 #include "net/proxy_test_hosts.h"
 
 #ifdef BERTH_FAULTS

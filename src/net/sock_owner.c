@@ -1,3 +1,4 @@
+/* Asks the kernel which user owns the other end of a TCP connection. */
 #define _GNU_SOURCE
 #include "net/sock_owner.h"
 
@@ -69,10 +70,10 @@ static bool make_question(int fd, struct question *ret)
         return true;
 }
 
-/* A socket that its process has closed has no inode, and its uid reads as root's: it is nobody's.
- * Where there is no connection the kernel shows a listener of that port, which is not our peer. And
- * a socket that is only connecting is somebody else's who got the port of a peer that is gone,
- * while our end does not know that yet. */
+/* A socket that its process has closed has no inode, and its uid reads as root's: its owner is
+ * unknown. Where there is no connection the kernel shows a listener of that port, which is not our
+ * peer. And a socket that is only connecting belongs to another process, which got the port of a
+ * peer that is gone, while our end does not know that yet. */
 static bool read_answer(const struct question *q, const char *bytes, size_t len, uid_t *ret)
 {
         struct nlmsghdr head;
@@ -112,7 +113,7 @@ bool sock_owner_of_peer(int netlink_fd, int fd, uid_t *ret)
 
         if (netlink_fd < 0 || !make_question(fd, &q))
                 return false;
-        /* What an earlier question may have left unread would be taken for the answer to this one.
+        /* An answer that an earlier question left unread would be taken for the answer to this one.
          */
         while (recv(netlink_fd, answer, sizeof(answer), 0) >= 0)
                 ;

@@ -2,9 +2,10 @@
  * owner of the peer's socket by its two addresses (sock_diag(7)). One question and one answer over
  * a netlink socket, about ten microseconds; it is asked once for a connection.
  *
- * "Cannot tell" is an answer of its own, and whoever decides about rights takes it for a stranger:
- * the peer is in another network namespace, it has closed its socket already (the kernel then shows
- * uid 0), or the kernel was built without inet_diag. Any thread, one at a time for each socket. */
+ * "Cannot tell" is an answer of its own, and code that decides about rights treats such a peer as a
+ * stranger: the peer is in another network namespace, it has closed its socket already (the kernel
+ * then shows uid 0), or the kernel was built without inet_diag. Any thread, one at a time for each
+ * socket. */
 #ifndef BERTH_NET_SOCK_OWNER_H
 #define BERTH_NET_SOCK_OWNER_H
 

@@ -39,7 +39,7 @@ struct ruleset_attr {
 
 static const uint64_t access_read =
         LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-/* What may be asked for on something that is no directory. */
+/* The rights that may be asked for on something that is no directory. */
 static const uint64_t access_file = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
                                     LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |
                                     ACCESS_IOCTL_DEV;
@@ -165,7 +165,7 @@ static int landlock_to_use(void)
 }
 
 /* An interpreter outside /usr has its libraries beside its bin directory. Nothing else of that
- * prefix: it may be somebody's home. */
+ * prefix: it may be a user's home. */
 static const char *libraries_of(const char *program, struct arena *arena)
 {
         const char *slash = strrchr(program, '/');
@@ -311,7 +311,7 @@ static uint64_t handled_access(int version)
         return all;
 }
 
-/* What is not there cannot be read, and needs no rule. */
+/* A path that does not exist cannot be read, and needs no rule. */
 static int landlock_allow(int ruleset, const char *path, uint64_t access)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
@@ -471,7 +471,7 @@ static int die_with_parent(void)
         return prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* Nobody is told by a pipe that it closed while one of us holds it. */
+/* A reader sees no end of a pipe while this process still holds it. */
 static void let_go_of_streams(void)
 {
         (void)syscall(SYS_close_range, STDIN_FILENO, ~0U, 0);
@@ -569,5 +569,5 @@ int confine_main(int argc, char **argv)
                 return STATUS_FAILED;
         if (t.view)
                 return run_view(&t);
-        _exit(become_worker(&t)); /* what runs at exit is not for a process without rights */
+        _exit(become_worker(&t)); /* exit handlers are not for a process without rights */
 }

@@ -51,7 +51,7 @@ struct confine_policy {
 /* Operation: find out once whether workers can have views of their own here. An error: it could not
  * be found out, and nothing that depends on it may be started. */
 int confine_try_view(const struct op *op, struct confine_policy *policy, struct err *err);
-/* What was found; the reason is in policy->view_failure when they cannot. */
+/* The result; the reason is in policy->view_failure when they cannot. */
 bool confine_has_view(struct confine_policy *policy);
 /* Whether workers have users of their own. */
 bool confine_has_users(const struct confine_policy *policy);

@@ -12,8 +12,8 @@
  * A view leaves nothing else to reach: foreign processes have no number in it, and foreign files no
  * writable name. Without one the filter stands in for it where it can:
  *
- *   - no signals to the daemon, to its group or to everybody, by number or by descriptor: no
- * pidfds, and no owner of a descriptor, who is signalled when something happens to it
+ *   - no signals to the daemon, to its group or to all processes, by number or by descriptor: no
+ *     pidfds, and no owner of a descriptor, which is signalled when something happens to it
  *   - from version 6 on Landlock keeps all signals inside. Before that and with the daemon's user,
  *     kill() reaches the worker itself and groups only: the number of any thread of the daemon
  * means the daemon, and those a filter does not know
@@ -60,7 +60,7 @@ static const int about_files[] = {
 #endif
 };
 
-/* Whoever owns a descriptor gets its signals. */
+/* The owner of a descriptor gets its signals. */
 static const struct {
         int call;
         uint32_t what;
@@ -71,7 +71,8 @@ static const struct {
         { SYS_ioctl, SIOCSPGRP },
 };
 
-/* Of processes only the caller: what is not below zero, its group or a group, is its number. */
+/* Of processes only the caller: a number above zero has to be its own. Zero is its group, and a
+ * number below zero is a group. */
 static void filter_only_to_self(struct seccomp *p, int call)
 {
         seccomp_when(p, (uint32_t)call, 6);

@@ -1,4 +1,4 @@
-/* What a worker can reach, tried from where it would run: the process has given up its rights, and
+/* Tries what a worker can reach, from where it would run: the process has given up its rights, and
  * instead of running a program it tries each thing and says in one line what came of it:
  *
  *     NAME <tab> WHAT <tab> reached|refused <tab> WHY
@@ -79,8 +79,8 @@ static int probe_remove(const char *path)
         return unlink(path);
 }
 
-/* The daemon's process. With a namespace of processes its number is nobody's or one of ours, which
- * are the lowest. */
+/* The daemon's process. In a process namespace its number belongs to no process or to one of ours,
+ * which are the lowest. */
 
 static int probe_signal(pid_t pid)
 {
@@ -237,7 +237,7 @@ static int probe_call(int call)
         return fd < 0 && errno != EINVAL && errno != EFAULT && errno != E2BIG ? -1 : 0;
 }
 
-/* Some of this a kernel may not have: what is not there is not reached. */
+/* A kernel may lack some of these calls: a call that does not exist reaches nothing. */
 static int probe_keys(int keyring)
 {
         return (int)syscall(SYS_keyctl, 0 /* get its id */, keyring, 1);

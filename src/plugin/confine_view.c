@@ -63,7 +63,8 @@ struct view {
         int root;
 };
 
-/* Where a mount goes. What is missing on the way is made; no link is followed. Opened, or -1. */
+/* Where a mount goes. Missing directories on the way are made; no link is followed. Opened, or
+ * -1. */
 static int mount_point(const struct view *v, const char *path, bool is_dir)
 {
         CLEAN(cleanup_free) char *copy = xstrdup(path);
@@ -133,7 +134,7 @@ static int shorter_first(const void *one, const void *other)
         return (a->how == SHOWN_NEVER) - (b->how == SHOWN_NEVER);
 }
 
-/* What the system's files say about users is not for a worker that is none of them. */
+/* The system's files about users are not for a worker that is none of these users. */
 static bool is_made_up(const struct view *v, const char *path)
 {
         return v->t->uid && (streq(path, "/etc/passwd") || streq(path, "/etc/group"));

@@ -1,3 +1,4 @@
+/* Which variables a plugin worker gets. */
 #include "plugin/env.h"
 
 #define ENV_MAX 128

@@ -1,7 +1,7 @@
 /* The environment of a worker: built from nothing, never inherited. A fixed table (PATH, NODE_PATH,
- * PAPERCLIP_PLUGIN_ID, NODE_ENV, TZ, PAPERCLIP_DEPLOYMENT_MODE and _EXPOSURE), TMPDIR and
- * HOME in the worker's own directory because it may not write elsewhere, and what the operator
- * allowed, HOME among it if he wants. Operation threads. */
+ * PAPERCLIP_PLUGIN_ID, NODE_ENV, TZ, PAPERCLIP_DEPLOYMENT_MODE and _EXPOSURE), TMPDIR and HOME in
+ * the worker's own directory because it may not write elsewhere, and the variables that the
+ * operator allowed, which may include HOME. Operation threads. */
 #ifndef BERTH_PLUGIN_ENV_H
 #define BERTH_PLUGIN_ENV_H
 

@@ -1,3 +1,4 @@
+/* Which directory a worker owns, and which files it may read. */
 #define _GNU_SOURCE
 #include "plugin/files.h"
 
@@ -92,7 +93,7 @@ static int choose_user(const struct op *op, struct confine_policy *policy, const
         return r;
 }
 
-/* Without users of their own workers leave files of root there: whoever gets the directory next
+/* Without users of their own workers leave files of root there: the next owner of the directory
  * gets those, too. */
 static int take_back(const struct confine_policy *policy, const char *dir, int fd, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* The registry of plugin workers: starting, stopping, and calls to them. */
 #include "plugin/host.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ void plugin_host_free(struct plugin_host *host)
 
         if (!host)
                 return;
-        /* Whoever is left was not stopped in order: not a moment of waiting is owed to it. */
+        /* A worker that is left was not stopped in order: it is not waited for. */
         for (w = host->workers; w; w = w->next)
                 worker_ask_to_stop(w, true);
         while ((w = host->workers)) {
@@ -126,7 +127,7 @@ static struct worker *find(struct plugin_host *host, const char *plugin_id)
         return w;
 }
 
-/* Whoever takes it out gives the registry's reference back. */
+/* The caller that takes it out gives the registry's reference back. */
 static void forget(struct plugin_host *host, struct worker *gone)
 {
         struct worker **at;

@@ -100,20 +100,20 @@ struct plugin_call {
         void (*output)(void *ctx, bool is_stderr, const char *chunk, size_t len);
         /* Called exactly once if the call ended with ERR_TIMEOUT or ERR_CANCELLED, and in no other
          * case: with the answer that came too late (borrowed), or with NULL when there was an error
-         * or none will ever come. NULL: nobody is interested. */
+         * or none will ever come. NULL: the caller is not interested. */
         void (*late)(void *ctx, const json_t *result);
         void *ctx;
 };
 
-/* Operation: prepare the files of a worker, and say how it is started: for whoever talks to one
- * itself, and for the probes. In the arena. */
+/* Operation: prepare the files of a worker, and say how it is started: for callers that talk to a
+ * worker themselves, and for the probes. In the arena. */
 int plugin_host_command(const struct op *op, const struct plugin_host_config *config,
                         const struct worker_spec *spec, struct arena *arena, const char **ret_path,
                         const char *const **ret_argv, struct err *err);
 
 int plugin_host_new(const struct plugin_host_config *config, struct plugin_host **ret,
                     struct err *err);
-/* Kill what is left and free. Nobody uses the host any more. */
+/* Kill what is left and free. The host is no longer in use. */
 void plugin_host_free(struct plugin_host *host);
 
 /* Operation: start (or restart) a worker and wait until it is initialized, or its first start has
@@ -147,7 +147,7 @@ int plugin_call(struct op *op, struct plugin_host *host, const struct plugin_cal
 typedef void (*plugin_done_fn)(void *ctx, int code, const json_t *result, const struct err *err);
 int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, plugin_done_fn done,
                       void *done_ctx, int64_t *ret_id, struct err *err);
-/* Nobody wants the answer any more: `done` is called with that code, ERR_CANCELLED or ERR_TIMEOUT,
+/* The answer is no longer wanted: `done` is called with that code, ERR_CANCELLED or ERR_TIMEOUT,
  * unless it was called before. The worker is not told; the protocol has no word for it. */
 void plugin_call_abandon(struct plugin_host *host, const char *plugin_id, int64_t id, int code);
 

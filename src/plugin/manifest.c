@@ -1,3 +1,4 @@
+/* Which manifests of plugins are valid. */
 #include "plugin/manifest.h"
 
 #include "codec/check.h"
@@ -92,7 +93,7 @@ static const char *const capabilities[] = {
         NULL,
 };
 
-/* What the stored document may hold, in the order in which it is written. */
+/* The members that the stored document may have, in the order in which they are written. */
 static const char *const manifest_members[] = {
         "id",           "apiVersion",         "version",
         "displayName",  "description",        "author",

@@ -1,6 +1,6 @@
 /* What a plugin says about itself, checked.
  *
- * A manifest is foreign: it comes out of a program that somebody else wrote (manifest_eval()).
+ * A manifest is foreign: it comes out of a program that a third party wrote (manifest_eval()).
  * manifest_check() takes any JSON value and gives back a document that holds nothing but known
  * members of the right shape, or one text that names everything that is wrong with it. Being
  * generous is on purpose where later versions add things: unknown members of the manifest and of a

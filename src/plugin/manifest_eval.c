@@ -1,7 +1,7 @@
 /* A manifest is a program. It is run by node in a process that has a scratch directory, the package
- * to read and nothing else, for a few seconds; what it prints is noise, except for one line that
- * begins with a number it cannot have known when it was written. It may forge that line, and gains
- * what it could have exported anyway. */
+ * to read and nothing else, for a few seconds; its output is noise, except for one line that begins
+ * with a number it cannot have known when it was written. It may forge that line, and gains what it
+ * could have exported anyway. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -86,7 +86,7 @@ static const char *find_answer(const struct eval *e, const struct buf *out, size
         const char *at = buf_str(out), *found = NULL;
         size_t len = strlen(e->mark);
 
-        /* What was printed may hold NULs; the answer is behind them. */
+        /* The output may hold NULs; the answer is behind them. */
         for (const char *end = at + out->len; at < end;) {
                 const char *line_end = memchr(at, '\n', (size_t)(end - at));
                 size_t n = (size_t)((line_end ? line_end : end) - at);

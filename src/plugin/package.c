@@ -1,3 +1,4 @@
+/* Where the parts of a package are, and what it is: its manifest, its worker and its checksum. */
 #define _GNU_SOURCE
 #include "plugin/package.h"
 

@@ -2,8 +2,8 @@
  *
  * package_fetch() runs npm, without a shell and without the package's scripts, in a prefix of its
  * own. package_open() looks into a package wherever it is: it finds the manifest, has it evaluated
- * (manifest_eval.c), checks it, finds the worker and sums up all that would run. What a package
- * names has to be inside it, symbolic links and all.
+ * (manifest_eval.c), checks it, finds the worker and sums up all that would run. Every path that a
+ * package names has to be inside it, also through symbolic links.
  *
  * Operation threads; strings in the operation's arena. */
 #ifndef BERTH_PLUGIN_PACKAGE_H

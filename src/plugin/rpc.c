@@ -1,4 +1,4 @@
-/* Calls and messages of one worker. See worker.h for who may touch what.
+/* Calls and messages of one worker. worker.h says which thread may touch what.
  *
  * Ids are integers from 1, of one process and of the next alike, so an answer that was printed by a
  * process that is gone can never be taken for an answer of its successor. */
@@ -287,7 +287,7 @@ void rpc_fail_all(struct worker *w, const char *why)
                 pthread_mutex_unlock(&w->lock);
                 if (!c)
                         return;
-                /* What was never handed over cannot have had an effect. */
+                /* A call that was never handed over cannot have had an effect. */
                 (void)fail(&err, c->line ? ERR_PROVIDER : ERR_UNCERTAIN, RPC_WORKER_UNAVAILABLE,
                            why);
                 settle(c, err.code, NULL, &err);

@@ -1,3 +1,4 @@
+/* Remembers values of secrets, and cuts them out of texts. */
 #define _GNU_SOURCE
 #include "plugin/secret_set.h"
 

@@ -1,3 +1,4 @@
+/* Which texts are versions, and which version is greater. */
 #include "plugin/semver.h"
 
 #include <ctype.h>
@@ -85,7 +86,7 @@ static int compare_words(const char *a, size_t n, const char *b, size_t m)
         return r ? r : (n > m) - (n < m);
 }
 
-/* Identifier by identifier, up to the build; who has more is greater. */
+/* Identifier by identifier, up to the build; the list with more identifiers is greater. */
 static int compare_lists(const char *a, const char *b)
 {
         for (;;) {

@@ -1,3 +1,4 @@
+/* Walks a directory tree to sum, remove, open, give or copy it. */
 #define _GNU_SOURCE
 #include "plugin/tree.h"
 
@@ -260,7 +261,7 @@ int tree_remove(const struct op *op, const char *path, struct err *err)
         return remove_at(op, AT_FDCWD, path, 0, err);
 }
 
-/* For another user: one walk, what is done with each entry, and where a copy goes */
+/* For another user: one walk, the action on each entry, and where a copy goes */
 
 struct walk {
         const struct op *op;
@@ -271,7 +272,7 @@ struct walk {
         int to; /* the directory of the copy; -1: there is none */
         int64_t files, bytes;
         int depth;
-        bool all; /* there are no limits: what is too deep is left alone */
+        bool all; /* there are no limits: entries that are too deep are left alone */
 };
 
 static int walk_entry(struct walk *w, int at, const char *name, struct err *err);
@@ -294,7 +295,7 @@ static int walk_below(struct walk *w, int at, const char *name, struct err *err)
         return r;
 }
 
-/* By identity: what has another name is the same directory. */
+/* By identity: a directory under another name is the same directory. */
 static bool is_left_out(const struct walk *w, const struct stat *st)
 {
         struct stat other;

@@ -27,15 +27,16 @@ int tree_remove(const struct op *op, const char *path, struct err *err);
 
 /* These three take a directory or a file. */
 
-/* 1 when everybody may read all of it and enter all its directories, 0 when not. What is above it
- * does not count, nor what is in the directories `without` (NULL-terminated; NULL: none). */
+/* 1 when every user may read all of it and enter all its directories, 0 when not. Directories above
+ * it do not count, nor does the content of the directories `without` (NULL-terminated; NULL:
+ * none). */
 int tree_is_open(const struct op *op, const char *path, const char *const *without,
                  struct err *err);
-/* Let everybody read it, and execute what the owner may. */
+/* Let every user read it, and execute what the owner may execute. */
 int tree_open_up(const struct op *op, const char *path, struct err *err);
-/* A copy in the directory `into`, under its own name, that belongs to `owner`, who may read it and
- * nobody else. Devices, pipes and sockets are left out, and the directories `without` are empty in
- * it. ERR_TOO_LARGE past the limits above. */
+/* A copy in the directory `into`, under its own name, that belongs to `owner` and that only `owner`
+ * may read. Devices, pipes and sockets are left out, and the directories `without` are empty in it.
+ * ERR_TOO_LARGE past the limits above. */
 int tree_copy_for(const struct op *op, const char *path, const char *const *without,
                   const char *into, uid_t owner, struct err *err);
 /* Make `owner` the owner of all of it. Files with several names are left alone: one of them may lie

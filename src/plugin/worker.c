@@ -7,8 +7,8 @@
  *
  * A crash counts as one in a row unless the process ran for a stable minute before it.
  *
- * (*) of a plugin that somebody installs, enables or changes just now, and who is told. One that
- * ran before is started with the daemon, and nobody would hear of it: that start counts as any
+ * (*) of a plugin that a user installs, enables or changes just now; that user is told. One that
+ * ran before is started with the daemon, and no user would hear of it: that start counts as any
  * other (worker_spec.keep_trying). */
 #define _GNU_SOURCE
 #include "plugin/worker.h"
@@ -215,7 +215,7 @@ static void serve(struct worker *w)
         }
 }
 
-/* The first start has its own promise to keep; afterwards nobody waits. */
+/* The first start has its own promise to keep; later starts have no caller that waits. */
 static void note_failure(struct worker *w, const char *why)
 {
         pthread_mutex_lock(&w->lock);

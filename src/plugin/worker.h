@@ -1,8 +1,8 @@
 /* One worker and its thread; inside the plugin host only (host.h says what it promises).
  *
- * The thread owns the process and its pipes. What other threads touch is under `lock`: the state,
- * the calls and the bytes on their way to the worker. Callbacks are made by the thread without the
- * lock, so all of one worker come one after the other. */
+ * The thread owns the process and its pipes. Members that other threads touch are under `lock`: the
+ * state, the calls and the bytes on their way to the worker. Callbacks are made by the thread
+ * without the lock, so all of one worker come one after the other. */
 #ifndef BERTH_PLUGIN_WORKER_H
 #define BERTH_PLUGIN_WORKER_H
 
@@ -113,14 +113,15 @@ void rpc_abandon(struct worker *w, int64_t id, int code);
 int64_t rpc_send_own(struct worker *w, const char *method, const json_t *params);
 /* Thread: one line of the worker. */
 int rpc_take_line(void *ctx, const char *line, size_t len);
-/* Thread: tell those whose time is up or who gave up. Returns when to look again, INT64_MAX: never.
+/* Thread: end the calls whose time is up or whose caller gave up. Returns when to look again,
+ * INT64_MAX: never.
  */
 int64_t rpc_expire(struct worker *w);
 /* Thread: let the calls go that waited for initialize. */
 void rpc_release_held(struct worker *w);
 /* Thread: the process is gone. */
 void rpc_fail_all(struct worker *w, const char *why);
-/* Thread: whether somebody still waits for an answer. */
+/* Thread: whether a caller still waits for an answer. */
 bool rpc_is_busy(struct worker *w);
 
 /* worker_log.c */

@@ -31,7 +31,7 @@ static void set_nonblocking(int fd)
         (void)fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
-/* The interpreter by its real path: what may be read is decided by path. */
+/* The interpreter by its real path, because rights to read are given by path. */
 static const char *find_node(const struct plugin_host_config *config, struct arena *arena)
 {
         const char *paths = getenv("PATH");
@@ -187,7 +187,7 @@ void worker_send(struct worker *w)
                 w->out_sent += (size_t)n;
         }
         if (w->out_sent == w->out.len) {
-                buf_done(&w->out); /* what was sent may have been secret, and large */
+                buf_done(&w->out); /* the bytes that were sent may be secret, and large */
                 w->out = (struct buf){ .max = WORKER_OUT_MAX };
                 w->out_sent = 0;
         }
@@ -242,8 +242,8 @@ void worker_read_rest(struct worker *w)
                 ;
 }
 
-/* The process and whatever it started. It is our child until it is waited for, so its number cannot
- * be somebody else's. */
+/* The process and whatever it started. It is our child until it is waited for, so no other process
+ * can have its number. */
 void worker_bury(struct worker *w, struct proc_status *ret)
 {
         struct op patient = { .deadline_ms = OP_NO_DEADLINE };

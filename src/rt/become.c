@@ -1,3 +1,4 @@
+/* The trampoline that changes the user before it runs a program. */
 #define _GNU_SOURCE
 #include "rt/become.h"
 
@@ -18,8 +19,8 @@ bool become_is_trampoline(const char *argv0)
         return argv0 && streq(argv0, BECOME_TRAMPOLINE);
 }
 
-/* The groups that he has when he signs in, never that of a directory: whoever makes one in a
- * directory of a group gets that group for it without being in it. */
+/* The groups that the user has at sign-in, never the group of a directory: a user who makes a
+ * directory in a directory of a group gets that group for it without being a member. */
 static int take_groups(uid_t uid)
 {
         const struct passwd *user = getpwuid(uid);

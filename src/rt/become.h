@@ -1,6 +1,6 @@
-/* Programs that root runs with the rights of somebody else. posix_spawn() changes no user: so they
+/* Programs that root runs with the rights of another user. posix_spawn() changes no user: so they
  * are started by way of our own program under the name BECOME_TRAMPOLINE, which becomes the user,
- * with his groups and without a way back, and then the program. */
+ * with that user's groups and without a way back, and then the program. */
 #ifndef BERTH_RT_BECOME_H
 #define BERTH_RT_BECOME_H
 
@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #define BECOME_TRAMPOLINE "berth-become"
-#define BECOME_FAILED     126 /* exit status: he could not be become */
+#define BECOME_FAILED     126 /* exit status: the change of user failed */
 #define BECOME_NO_PROGRAM 127 /* there is no such program */
 
 struct become {

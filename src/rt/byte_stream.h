@@ -2,9 +2,9 @@
  * It behaves like a non-blocking socket with level-triggered readiness, so that one connection
  * handler serves both.
  *
- * Who is given a stream sets `ready` before anything else and closes it in the end. `ready` is
- * called from the loop, never from within a call, with those of the watched events that are so;
- * STREAM_BROKEN comes unasked, watched or not. Nothing comes after stream_close().
+ * The code that is given a stream sets `ready` before anything else and closes the stream in the
+ * end. `ready` is called from the loop, never from within a call, with those of the watched events
+ * that are so; STREAM_BROKEN comes unasked, watched or not. Nothing comes after stream_close().
  *
  * Loop thread only. */
 #ifndef BERTH_RT_BYTE_STREAM_H
@@ -63,7 +63,7 @@ static inline ssize_t stream_write(struct byte_stream *s, const void *p, size_t 
         return s->ops->write(s, &iov, 1);
 }
 
-/* Nothing more will be written; what was written still arrives. */
+/* Nothing more will be written; bytes written before still arrive. */
 static inline void stream_end(struct byte_stream *s)
 {
         s->ops->end(s);

@@ -1,3 +1,4 @@
+/* The queue of letters to the loop thread, and promises. */
 #include "rt/mail.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* When an operation has to stop: its deadline and its cancellation, also while it waits. */
 #include "rt/op.h"
 
 #include <errno.h>
@@ -87,8 +88,8 @@ int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, stru
 
                 if (r < 0)
                         return r;
-                /* Once the limit has passed there is one more look: what became ready at the last
-                 * moment counts, and so does what was ready before a limit of 0. */
+                /* Once the limit has passed there is one more look: a descriptor that became ready
+                 * at the last moment counts, and so does one that was ready before a limit of 0. */
                 now = clock_mono_ms();
                 over = now >= until;
                 wait_ms = over ? 0 : MIN(until, op->deadline_ms) - now;

@@ -1,3 +1,4 @@
+/* Which job of the pool runs next: threads, lanes, seats, and the queue. */
 #include "rt/pool.h"
 
 #include <limits.h>
@@ -9,7 +10,7 @@
 /* jansson recurses while parsing and drivers format on the stack; untouched pages cost nothing. */
 #define STACK_SIZE ((size_t)1 << 20)
 
-/* How often those who wait for a seat are looked through for one whose time is over. */
+/* How often the jobs that wait for a seat are searched for one whose time is over. */
 #define EXPIRE_MS 100
 
 struct pool_worker {
@@ -238,8 +239,8 @@ static void set_deadline(struct pool_job *job)
                 job->timeout_ms > 0 ? job->submitted_ms + job->timeout_ms : OP_NO_DEADLINE;
 }
 
-/* Give free seats to those who wait, one lane after the other. The time of a job begins anew with
- * its seat: one that had little left would only begin what it cannot finish. */
+/* Give free seats to waiting jobs, one lane after the other. The time of a job begins anew with its
+ * seat: one that had little left would only begin what it cannot finish. */
 static void fill_seats(struct pool *p, enum lane_kind kind)
 {
         struct lane *l = p->lanes;
@@ -275,7 +276,7 @@ static void stand_up(struct pool *p, struct pool_job *job)
         fill_seats(p, kind);
 }
 
-/* Run those for whom there is no reason to wait any longer, without a seat. */
+/* Run the jobs that have no reason to wait any longer, without a seat. */
 static void release_waiting(struct pool *p, bool (*is_over)(const struct pool_job *, int64_t now))
 {
         int64_t now = clock_mono_ms();
@@ -556,7 +557,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         job->seat = NULL;
         if (l && (l->n > 0 || !has_seat_free(p, l))) {
                 wait_for_seat(p, job, l);
-                fill_seats(p, l->kind); /* whoever came first may only have waited for a thread */
+                fill_seats(p, l->kind); /* the first one may only have waited for a thread */
                 if (!uv_is_active((uv_handle_t *)&p->expiry))
                         uv_timer_start(&p->expiry, expire, EXPIRE_MS, EXPIRE_MS);
         } else {

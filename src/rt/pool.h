@@ -4,12 +4,12 @@
  * handed back to the loop thread (`done`). Threads start when they are first needed. A full queue
  * is ERR_BUSY at once: waiting callers are worth more than a longer queue.
  *
- * Lanes keep those who wait for somebody else from taking all threads. A lane is a kind and a key,
+ * Lanes keep jobs that wait for another party from taking all threads. A lane is a kind and a key,
  * an environment's id for example. A job in a lane runs only while it has a seat there; each lane
  * has so many seats, and all lanes of a kind together have so many (pool_limit_lanes()). A job
  * without a seat waits in its lane's queue and has no thread; lanes take turns. Those seats are
  * threads beyond those of pool_new(), so jobs without a lane always find one. A job that learns
- * only while it runs that it has to wait for somebody asks for a seat then (pool_take_seat()).
+ * only while it runs that it has to wait for another party asks for a seat then (pool_take_seat()).
  *
  * A lane may have an owner, a company for example. An owner gets a seat only while it has fewer
  * than are free, and a place in the queue on the same condition: alone it has half of them, and
@@ -38,12 +38,13 @@ struct pool;
 struct lane;
 
 enum lane_kind {
-        LANE_NONE,     /* waits for nobody but the disk and the database */
+        LANE_NONE,     /* waits for nothing but the disk and the database */
         LANE_RUNS,     /* what runs need on this machine; within the threads of pool_new() */
         LANE_PEERS,    /* waits for a provider, a host, or a box */
         LANE_REQUESTS, /* waits for the answer of an agent that is an HTTP server */
         LANE_LINKS,    /* makes or mends the connections that jobs in LANE_PEERS wait for */
-        LANE_CLOSING,  /* as LANE_PEERS, for what ends something: those who begin do not take it */
+        LANE_CLOSING,  /* as LANE_PEERS, for jobs that end something: jobs that begin something do
+                          not take it */
         LANE_KINDS,
 };
 
@@ -108,11 +109,11 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err);
  * job has the seat that it had, if any, and should end, to be submitted again with that lane. An
  * operation that is not the pool's needs no seat. */
 bool pool_take_seat(const struct op *op, enum lane_kind kind, const struct lane_name *name);
-/* Whoever is about to wait for a provider, a host, a box or a vault says so. In the build with
+/* A job that is about to wait for a provider, a host, a box or a vault says so. In the build with
  * crash points an operation without a seat ends the daemon there: its route or its job lacks a
  * lane. */
 void pool_needs_seat(const struct op *op, const char *what);
-/* Tell a job that nobody waits for it any more; its operation sees ERR_CANCELLED at its next wait.
+/* Tell a job that its caller no longer waits; its operation sees ERR_CANCELLED at its next wait.
  * Harmless for a job that is done. */
 void pool_cancel(struct pool *p, struct pool_job *job);
 void pool_stats(struct pool *p, struct pool_stats *ret);
@@ -120,8 +121,8 @@ void pool_stats(struct pool *p, struct pool_stats *ret);
 bool pool_idle(struct pool *p);
 /* Refuse new jobs; cancel what runs when `cancel` is set. */
 void pool_drain(struct pool *p, bool cancel);
-/* End what pool_drain() left: shielded work is cancelled as well. What it was about is recorded,
- * and the next start takes it up. */
+/* End what pool_drain() left: shielded work is cancelled as well. Its intent is recorded, and the
+ * next start takes it up. */
 void pool_stop(struct pool *p);
 /* Join the threads (they must be idle) and free the pool once the loop has closed its handle. */
 void pool_free(struct pool *p);

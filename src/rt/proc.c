@@ -1,3 +1,4 @@
+/* Starts, kills and waits for child processes. */
 #define _GNU_SOURCE
 #include "rt/proc.h"
 

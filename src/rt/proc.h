@@ -1,5 +1,5 @@
 /* Child processes, by posix_spawn and a pidfd. The daemon never forks: a copy of a process with
- * threads may hold locks that nobody will ever open.
+ * threads may hold locks that are never released.
  *
  * The child's environment is exactly `env`, its descriptors exactly those given (everything else
  * is close-on-exec), its signal mask empty and its dispositions default.

@@ -1,3 +1,4 @@
+/* How many descriptors are kept for ending things, and when they are lent. */
 #define _GNU_SOURCE
 #include "rt/reserve.h"
 

@@ -1,3 +1,4 @@
+/* A connected socket on the loop as a byte stream (rt/byte_stream.h). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/socket.h>

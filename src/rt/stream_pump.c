@@ -1,3 +1,4 @@
+/* Moves bytes between two streams until one is broken or the near one has ended. */
 #include "rt/stream_pump.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Runs a program with its input, output and deadline, and kills its session at the end. */
 #define _GNU_SOURCE
 #include "rt/tool.h"
 
@@ -43,7 +44,7 @@ static int watch(struct run *run, int fd, struct err *err)
         return 0;
 }
 
-/* The same by way of our own program, which becomes somebody else first. */
+/* The same by way of our own program, which becomes another user first. */
 static int make_argv_as(const struct tool *tool, const char *uid, const char **argv,
                         struct err *err)
 {
@@ -152,8 +153,8 @@ static int drain(struct run *run, int *fd, struct err *err)
         return 0;
 }
 
-/* Until the program itself has ended. Somebody it left behind may hold the pipes; nobody waits for
- * him. */
+/* Until the program itself has ended. A process it left behind may hold the pipes; that process is
+ * not waited for. */
 static int follow(const struct op *op, struct run *run, struct err *err)
 {
         for (;;) {
@@ -171,7 +172,8 @@ static int follow(const struct op *op, struct run *run, struct err *err)
         }
 }
 
-/* The leader is still there, if only as a zombie, so the number of its session is nobody else's. */
+/* The leader is still there, if only as a zombie, so no other process has the number of its
+ * session. */
 static int end(const struct op *op, struct run *run, struct proc_status *ret, struct err *err)
 {
         struct op shield = op_shield(op, 10000);

@@ -1,8 +1,8 @@
 /* Values in AWS Secrets Manager.
  *
  * A managed secret has a name that is derived from deployment, company and key. Its versions are
- * told apart by AWS's version ids, and stored material names one, so what resolves never depends on
- * a label that somebody moves.
+ * told apart by AWS's version ids, and stored material names one, so resolving never depends on a
+ * label that can be moved.
  *
  * AWS discards versions without a label when it likes. A rotation puts the new value under
  * PAPERCLIP_PENDING, which takes that label off the version before it. So it first gives AWSCURRENT
@@ -233,7 +233,7 @@ static int own_reference(struct op *op, const struct aws_settings *s,
         return aws_managed_reference(op->arena, s, subject, references, ret, err);
 }
 
-/* AWS may have discarded it, or somebody there deleted it: then there is nothing to keep, and
+/* AWS may have discarded it, or a user there deleted it: then there is nothing to keep, and
  * rotating is the cure. */
 static int protect_current(struct op *op, const struct aws_settings *s, const char *secret_id,
                            const char *version_id, struct err *err)
@@ -430,9 +430,9 @@ static int delete_secret(struct op *op, const struct aws_settings *s, const char
         return r;
 }
 
-/* Nobody knows whether create() got there. What lies under the name is removed only if its version
- * is the one that create() asked for; it was never in use, so it leaves no recovery window behind
- * that would keep the name. */
+/* It is unknown whether create() reached AWS. The secret under the name is removed only if its
+ * version is the one that create() asked for; it was never in use, so it leaves no recovery window
+ * behind that would keep the name. */
 static int remove_unanswered(struct op *op, const struct aws_settings *s,
                              const struct vault_subject *subject, struct err *err)
 {

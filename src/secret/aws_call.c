@@ -1,3 +1,4 @@
+/* One signed call to AWS, whether it is tried again, and what its failure means. */
 #include "secret/aws.h"
 
 #include <ctype.h>

@@ -1,8 +1,8 @@
 /* The chain of sources, and a cache per region in front of it.
  *
- * Whoever finds no fresh credentials loads them; others who come meanwhile wait for that load and
- * take what it brought. A load that ended because its own operation was cancelled brought nothing,
- * and one of those who waited starts another. */
+ * A caller that finds no fresh credentials loads them; others that come meanwhile wait for that
+ * load and take what it brought. A load that ended because its own operation was cancelled brought
+ * nothing, and one of the callers that waited starts another. */
 #include "secret/aws.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define MAX_REGIONS  32
 #define REGION_BYTES 48
 
-/* One attempt to get credentials; shared by its loader and those who wait. */
+/* One attempt to get credentials; shared by its loader and the callers that wait. */
 struct load {
         int fd; /* readable once it has ended */
         unsigned users;
@@ -32,7 +32,7 @@ struct region {
         bool present;
         int64_t fresh_until_ms; /* monotonic */
         int64_t used_ms;
-        struct load *load; /* NULL: nobody is loading */
+        struct load *load; /* NULL: no load is under way */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,7 +72,7 @@ static int load_from_sources(struct op *op, const char *region, struct aws_crede
                 r = aws_from_container(op, ret, err);
         if (r == 0) {
                 r = aws_from_instance(op, ret, err);
-                /* Most machines have nobody there. */
+                /* On most machines nothing answers at this address. */
                 if (r == ERR_UNREACHABLE)
                         r = 0;
         }
@@ -90,7 +90,7 @@ static int unusable(enum vault_failure kind, struct err *err)
                                     "AWS credentials.");
 }
 
-/* What a source said is for the log. */
+/* The words of a source go to the log only. */
 static int load_credentials(struct op *op, const char *region, struct aws_credentials *ret,
                             struct err *err)
 {
@@ -277,7 +277,7 @@ void aws_credentials_refused(const char *region, const struct aws_credentials *c
         pthread_mutex_unlock(&lock);
 }
 
-/* ---- what can be seen without asking anybody ---- */
+/* ---- what can be seen without a request ---- */
 
 bool aws_credentials_static_in_env(void)
 {

@@ -1,4 +1,4 @@
-/* Credentials that somebody hands out: the container's agent, the machine's metadata service, or
+/* Credentials that a service hands out: the container's agent, the machine's metadata service, or
  * STS in exchange for a token. All are temporary. */
 #include "secret/aws.h"
 

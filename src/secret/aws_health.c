@@ -1,3 +1,4 @@
+/* Whether the settings and credentials for AWS make sense, without a call. */
 #include "secret/aws.h"
 
 static json_t *texts(struct op *op, const char *text)

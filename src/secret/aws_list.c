@@ -1,4 +1,4 @@
-/* What is in AWS Secrets Manager, without its values. */
+/* Lists what AWS Secrets Manager holds, without the values. */
 #include "secret/aws.h"
 
 #include <math.h>

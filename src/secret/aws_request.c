@@ -1,3 +1,4 @@
+/* The JSON of a call to AWS and of its answer. */
 #include "secret/aws.h"
 
 #include "base/log.h"

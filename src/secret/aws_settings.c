@@ -1,3 +1,4 @@
+/* Where AWS is reached, under which names, and what is out of bounds. */
 #include "secret/aws.h"
 
 #include <ctype.h>
@@ -119,7 +120,7 @@ bool aws_endpoint_is_valid(const char *url)
 {
         static const char host_chars[] = "abcdefghijklmnopqrstuvwxyz"
                                          "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]";
-        /* What is neither encoded on the way nor for the signature. */
+        /* The characters that are encoded neither on the way nor for the signature. */
         static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz"
                                          "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_~/";
         bool tls = str_starts(url, "https://");
@@ -263,8 +264,8 @@ static bool is_name_char(char c)
         return isalnum((unsigned char)c) || (c && strchr("/_+=.@-", c));
 }
 
-/* Append one segment, with a "/" before it unless it is the first; what is left empty is dropped.
- * A segment may hold slashes of its own, but none twice and none at its ends. */
+/* Append one segment, with a "/" before it unless it is the first; an empty segment is dropped. A
+ * segment may hold slashes of its own, but none twice and none at its ends. */
 static void put_segment(struct buf *out, const char *text)
 {
         size_t start = out->len, len = strlen(text);

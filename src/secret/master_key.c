@@ -1,3 +1,4 @@
+/* Loads, makes, rotates and finds the master keys. */
 #include "secret/master_key.h"
 
 #include <ctype.h>
@@ -22,7 +23,7 @@ struct held_key {
         char id[MASTER_KEY_ID_LEN + 1];
 };
 
-/* `lock` is held for moments only: a transaction may ask for a key. Whoever works on files holds
+/* `lock` is held for moments only: a transaction may ask for a key. Code that works on files holds
  * `change` instead. */
 static struct {
         pthread_mutex_t lock, change;

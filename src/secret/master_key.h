@@ -82,7 +82,7 @@ struct master_key_state {
         bool is_changing;
 };
 
-/* What is so now: looks at the file again. Strings are in the arena. */
+/* The present state: looks at the file again. Strings are in the arena. */
 void master_key_state(struct arena *arena, struct master_key_state *ret);
 
 #endif

@@ -1,3 +1,4 @@
+/* Seals values with the master key, and opens them. */
 #include "secret/seal.h"
 
 #include <sodium.h>

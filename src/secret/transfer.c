@@ -1,3 +1,4 @@
+/* One request by libcurl, and which addresses it may reach. */
 #include "secret/transfer.h"
 
 /* The type checks are macros around the functions' names, which we do not call by name. */
@@ -242,7 +243,7 @@ static int add_headers(struct running *r, const struct transfer *t)
         return e;
 }
 
-/* Who wants to be reached is known here, whatever the URL or the name server said. */
+/* The address to connect to is known here, whatever the URL or the name server said. */
 static curl_socket_t open_public_socket(void *arg, curlsocktype purpose,
                                         struct curl_sockaddr *address)
 {

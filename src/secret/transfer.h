@@ -1,4 +1,4 @@
-/* One HTTP request to a vault, or to whoever hands out the credentials for it.
+/* One HTTP request to a vault, or to the service that hands out the credentials for it.
  *
  * libcurl does the work. It is loaded when the first request is made and stays: a daemon without
  * such a vault neither needs nor holds it. Certificates are always verified, redirects are never

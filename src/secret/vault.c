@@ -1,3 +1,4 @@
+/* Finds the provider of a vault, and classifies the failures of providers. */
 #include "secret/vault.h"
 
 static const struct vault_provider *const providers[] = { &vault_local, &vault_aws, &vault_gcp,

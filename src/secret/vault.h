@@ -6,8 +6,8 @@
  * and may block until the operation's deadline.
  *
  * Errors are classified once, here: the code of struct err decides, the text is safe for the
- * caller, and `details` carries {"code": "..."} with one of the words of vault_fail(). What the
- * vault said in its own words goes to the log, never to a caller. */
+ * caller, and `details` carries {"code": "..."} with one of the words of vault_fail(). The vault's
+ * own words go to the log, never to a caller. */
 #ifndef BERTH_SECRET_VAULT_H
 #define BERTH_SECRET_VAULT_H
 
@@ -38,8 +38,8 @@ struct vault_config {
         const json_t *config; /* NULL without a vault */
 };
 
-/* What is being kept. `secret_key` and `secret_name` are the original ones, also for a secret that
- * was renamed when it was deleted. */
+/* The secret that is being kept. `secret_key` and `secret_name` are the original ones, also for a
+ * secret that was renamed when it was deleted. */
 struct vault_subject {
         const char *company_id;
         const char *secret_id;
@@ -48,7 +48,7 @@ struct vault_subject {
         int64_t version;
 };
 
-/* What is stored with a version. Strings are in the operation's arena. */
+/* The data that is stored with a version. Strings are in the operation's arena. */
 struct vault_material {
         const char *material; /* JSON object */
         const char *external_ref;
@@ -104,8 +104,8 @@ struct vault_provider {
         int (*resolve)(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct vault_material *material,
                        struct secret_value *ret, struct err *err);
-        /* `material->material` is NULL when the answer to create() never came: what was asked for
-         * may be there or not. Removing what is not there is VAULT_NOT_FOUND or success. */
+        /* `material->material` is NULL when the answer to create() never came: the secret may be
+         * there or not. Removing what is not there is VAULT_NOT_FOUND or success. */
         int (*remove)(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err);

@@ -1,6 +1,6 @@
-/* A vault made of files, in the test build only: what tests need to see a world that can disagree
- * with the record. With BERTH_FAKE_VAULT=DIR the provider `vault` keeps values there, in clear. A
- * file `fail-create`, `fail-version`, `fail-resolve` or `fail-remove` in it makes that call fail;
+/* A vault made of files, in the test build only: with it tests see a world that can disagree with
+ * the record. With BERTH_FAKE_VAULT=DIR the provider `vault` keeps values there, in clear. A file
+ * `fail-create`, `fail-version`, `fail-resolve` or `fail-remove` in it makes that call fail;
  * `lose-create` and `lose-version` make it fail after it was done. */
 #include "secret/vault.h"
 

@@ -65,7 +65,7 @@ static int leave_alone(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct vault_material *material,
                        enum vault_removal mode, struct err *err)
 {
-        return 0; /* what is referred to is not ours */
+        return 0; /* the secret that it refers to is not ours */
 }
 
 #define SOON(name, key_)                                                                           \

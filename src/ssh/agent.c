@@ -1,3 +1,4 @@
+/* Starts a private ssh-agent with one key, and ends it. */
 #define _GNU_SOURCE
 #include "ssh/agent.h"
 

@@ -1,3 +1,4 @@
+/* One login from the known host key to its end: what is tried, and what its failure means. */
 #define _GNU_SOURCE
 #include "ssh/call.h"
 

@@ -11,7 +11,7 @@
 #include "ssh/script.h"
 #include "ssh/session.h"
 
-/* What does not depend on the host. */
+/* Settings that do not depend on the host. */
 struct ssh_setup {
         const char *trampoline; /* our own program; NULL: none */
         const char *run_dir;    /* where private directories are made */

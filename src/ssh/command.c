@@ -1,3 +1,4 @@
+/* Builds the command line and the environment of ssh. */
 #include "ssh/command.h"
 
 #define WORDS_MAX 64

@@ -1,6 +1,6 @@
-/* The command line of ssh. Everything that decides who is trusted is said here, so that nothing of
- * the operator's own set-up counts unless he said so (`-F none`); words from a configuration stand
- * after `-p`, `-l` and `--`, where they cannot be options. Pure; any thread. */
+/* The command line of ssh. Everything that decides which host is trusted is said here, so that
+ * nothing of the operator's own set-up counts unless the operator said so (`-F none`); words from a
+ * configuration stand after `-p`, `-l` and `--`, where they cannot be options. Pure; any thread. */
 #ifndef BERTH_SSH_COMMAND_H
 #define BERTH_SSH_COMMAND_H
 

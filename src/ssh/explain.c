@@ -1,3 +1,4 @@
+/* Recognizes the cause of a failure in ssh's standard error, and words it. */
 #define _GNU_SOURCE
 #include "ssh/explain.h"
 

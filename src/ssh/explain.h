@@ -12,7 +12,7 @@ enum ssh_trouble {
         SSH_UNRESOLVED,
         SSH_SILENT,          /* it answers, but does not go on */
         SSH_KEY_REFUSED,     /* none of our keys */
-        SSH_HOSTKEY_UNKNOWN, /* nobody said who the host is */
+        SSH_HOSTKEY_UNKNOWN, /* no host key is known for the host */
         SSH_HOSTKEY_CHANGED, /* it is another than before */
         SSH_NO_DIRECTORY,
         SSH_NO_SPACE,

@@ -1,3 +1,4 @@
+/* Which lines of the script on the host are accepted. */
 #include "ssh/hello.h"
 
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
 /* What the script at the other end says about the host, line by line: `word rest`. The host may say
- * anything; what does not fit is refused. Pure; any thread. */
+ * anything; a line that does not fit is refused. Pure; any thread. */
 #ifndef BERTH_SSH_HELLO_H
 #define BERTH_SSH_HELLO_H
 

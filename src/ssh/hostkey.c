@@ -1,3 +1,4 @@
+/* Fingerprints and lines of host keys. */
 #include "ssh/hostkey.h"
 
 #include <sodium.h>

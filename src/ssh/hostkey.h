@@ -1,4 +1,4 @@
-/* Host keys as known_hosts has them: who a host is. Pure; any thread. */
+/* Host keys as known_hosts has them: they identify a host. Pure; any thread. */
 #ifndef BERTH_SSH_HOSTKEY_H
 #define BERTH_SSH_HOSTKEY_H
 

@@ -1,3 +1,4 @@
+/* Makes and removes the private directory of a login, and sweeps those left behind. */
 #define _GNU_SOURCE
 #include "ssh/rundir.h"
 

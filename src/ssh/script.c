@@ -1,3 +1,4 @@
+/* The shell scripts that run on an SSH host. */
 #include "ssh/script.h"
 
 #include "ssh/text.h"

@@ -35,10 +35,11 @@ void ssh_script_command(const char *const *names, struct buf *out);
 struct ssh_plain_command {
         const char *exec_id, *place_id, *cwd, *command;
         const char *const *args; /* NULL-terminated, as the next */
-        const char *const *env;  /* NAME=value: what was set explicitly */
+        const char *const *env;  /* NAME=value: variables that were set explicitly */
 };
 void ssh_script_plain(const char *mark, const struct ssh_plain_command *c, struct buf *out);
-/* End what carries `name`=`id`: SIGTERM, and SIGKILL to what is left after `grace_s` seconds. */
+/* End the processes that carry `name`=`id`: SIGTERM, and SIGKILL to those left after `grace_s`
+ * seconds. */
 void ssh_script_kill(const char *mark, const char *name, const char *id, unsigned grace_s,
                      struct buf *out);
 

@@ -1,3 +1,4 @@
+/* Reads and writes the streams of one ssh process within its deadline. */
 #define _GNU_SOURCE
 #include "ssh/session.h"
 
@@ -275,7 +276,7 @@ int ssh_session_begin_errors(struct op *op, struct ssh_session *s, struct err *e
 
 int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, struct err *err)
 {
-        /* Somebody that it left behind may hold the other end; nobody waits for him. */
+        /* A process that it left behind may hold the other end; that process is not waited for. */
         for (;;) {
                 bool over = s->ended || has_ended(s);
                 int r;
@@ -321,7 +322,7 @@ static int push(struct ssh_session *s, struct feed *f, struct err *err)
 
                 if (n < 0 && (errno == EAGAIN || errno == EINTR))
                         return 0;
-                if (n < 0) { /* nobody reads any more */
+                if (n < 0) { /* the reader is gone */
                         f->left = 0;
                         break;
                 }

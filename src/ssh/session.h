@@ -2,8 +2,8 @@
  * standard error kept for the explanation. Nothing the host does costs more than the bounds below,
  * and every wait ends with the operation.
  *
- * Lines of ours carry a mark that the host cannot know before; what comes without it (banners,
- * start-up files that print) is skipped, up to SESSION_NOISE_MAX bytes. Operation threads. */
+ * Lines of ours carry a mark that the host cannot know before; lines without it (banners, start-up
+ * files that print) are skipped, up to SESSION_NOISE_MAX bytes. Operation threads. */
 #ifndef BERTH_SSH_SESSION_H
 #define BERTH_SSH_SESSION_H
 
@@ -24,7 +24,7 @@ struct ssh_session {
         char mark[40];
         struct buf in, errors;
         char *line;        /* the last one */
-        size_t errors_max; /* what is kept of the errors */
+        size_t errors_max; /* bytes that are kept of the errors */
         size_t noise;
         struct proc_status status; /* once it has ended */
         bool ended;
@@ -41,7 +41,7 @@ int ssh_session_start(const char *trampoline, const char *const *argv, const cha
 /* End the process, and everything that is left. */
 void ssh_session_done(const struct op *op, struct ssh_session *s);
 
-/* Send all of it; what comes meanwhile is kept. */
+/* Send all of it; bytes that come meanwhile are kept. */
 int ssh_session_send(struct op *op, struct ssh_session *s, const void *data, size_t len,
                      struct err *err);
 /* The next line with our mark, without it. *ret is valid until the next call. ERR_NOT_FOUND when
@@ -50,7 +50,7 @@ int ssh_session_line(struct op *op, struct ssh_session *s, const char **ret, str
 /* Wait for our mark on standard error too, and drop what came there before it: it is not the
  * command's. */
 int ssh_session_begin_errors(struct op *op, struct ssh_session *s, struct err *err);
-/* Read on until the process has ended; what comes is appended to `out`, which may be NULL. */
+/* Read on until the process has ended; the output is appended to `out`, which may be NULL. */
 int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, struct err *err);
 
 /* Follow the process to its end: send `len` bytes and then end-of-file, and hand on what comes on

@@ -1,3 +1,4 @@
+/* Which configurations of an SSH environment are valid. */
 #include "ssh/target.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Quotes texts for a shell, and cleans texts from a host. */
 #include "ssh/text.h"
 
 #include "base/utf8.h"

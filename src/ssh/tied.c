@@ -1,3 +1,4 @@
+/* The trampoline that ties a process to the daemon's life. */
 #define _GNU_SOURCE
 #include "ssh/tied.h"
 
@@ -42,7 +43,8 @@ void tied_end(const struct op *op, struct proc *proc)
 
         if (proc->pid <= 0)
                 return;
-        /* It is still there, if only as a zombie, so its session is nobody else's. */
+        /* It is still there, if only as a zombie, so no other process has the number of its
+         * session. */
         (void)kill(-proc->pid, SIGKILL);
         (void)proc_kill(proc, SIGKILL, NULL);
         (void)proc_wait(&shield, proc, &status, NULL);

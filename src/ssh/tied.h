@@ -1,6 +1,6 @@
-/* Processes that end with the daemon. ssh and ssh-agent do not notice when who started them is
- * killed, and an agent holds a key: so they are started by way of our own program under the name
- * TIED_TRAMPOLINE, which asks the kernel to be killed with its parent and becomes them. */
+/* Processes that end with the daemon. ssh and ssh-agent do not notice when the process that started
+ * them is killed, and an agent holds a key: so they are started by way of our own program under the
+ * name TIED_TRAMPOLINE, which asks the kernel to be killed with its parent and becomes them. */
 #ifndef BERTH_SSH_TIED_H
 #define BERTH_SSH_TIED_H
 

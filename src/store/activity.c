@@ -1,3 +1,4 @@
+/* SQL for `activity_log`. */
 #include "store/activity.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* SQL for the runtime state, the task sessions and the earlier configurations of agents. */
 #include "store/agent_state.h"
 
 #include "store/row.h"

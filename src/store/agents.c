@@ -1,3 +1,4 @@
+/* SQL for `agents` and their keys. */
 #include "store/agents.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* Keeps what a transaction announced until its commit. */
 #include "store/announce.h"
 
 #include "base/uuid.h"

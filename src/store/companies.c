@@ -1,3 +1,4 @@
+/* SQL for `companies`. */
 #include "store/companies.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* Queries and statements, passed to the back end of the connection. */
 #include "store/db.h"
 
 int db_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,

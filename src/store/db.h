@@ -108,7 +108,7 @@ int db_counts(struct db *db, const char *sql, const struct db_arg *args, size_t 
 /* Several statements, for migrations. */
 int db_script(struct db *db, const char *sql, struct err *err);
 
-/* Inside store_write(): once this is committed, and only then, tell whoever listens to the store
+/* Inside store_write(): once this is committed, and only then, tell the listener of the store
  * (store_listen()) that something of `type` happened in the company. In the order of the commits.
  * `type` is a literal. take_payload is an object; its reference is taken. */
 void db_announce(struct db *db, const char *company_id, const char *type, json_t *take_payload);

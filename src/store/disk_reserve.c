@@ -1,3 +1,4 @@
+/* Keeps empty pages in the database, and gives them up. */
 #include "store/disk_reserve.h"
 
 #include "base/util.h"

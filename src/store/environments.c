@@ -1,3 +1,4 @@
+/* SQL for `environments`. */
 #include "store/environments.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* SQL for `execution_workspaces`. */
 #include "store/execution_workspaces.h"
 
 #include "store/row.h"

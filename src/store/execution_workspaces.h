@@ -15,13 +15,13 @@ struct execution_workspace {
         const char *cleanup_reason;
         const char *metadata; /* JSON object or NULL */
         int64_t created_at, updated_at;
-        /* Who named cwd: an agent's id (its configuration did), one of these, or NULL. */
+        /* The source of cwd: an agent's id (its configuration named it), one of these, or NULL. */
         const char *cwd_from;
 };
 
 extern const struct row_type execution_workspace_table;
 
-/* Somebody who may decide what runs on this machine; and since then the first to work there did so
+/* A user who may decide what runs on this machine; and since then the first to work there did so
  * outside of an isolated place. */
 #define WORKSPACE_CWD_HOST    "host"
 #define WORKSPACE_CWD_OUTSIDE "outside"
@@ -43,8 +43,8 @@ int execution_workspaces_get(struct db *db, const char *id, struct arena *arena,
 int execution_workspaces_list(struct db *db, const char *company_id,
                               const struct execution_workspace_filter *filter, struct arena *arena,
                               execution_workspace_fn fn, void *ctx, struct err *err);
-/* Write what can be changed over the row that still has `from_updated_at`: 1, or 0 when somebody
- * else was first. */
+/* Write what can be changed over the row that still has `from_updated_at`: 1, or 0 when another
+ * writer was first. */
 int execution_workspaces_replace(struct db *db, const struct execution_workspace *row,
                                  int64_t from_updated_at, struct err *err);
 

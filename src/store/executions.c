@@ -1,3 +1,4 @@
+/* SQL for `executions`. */
 #include "store/executions.h"
 
 #include "store/row.h"

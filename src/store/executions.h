@@ -37,7 +37,7 @@ int executions_get(struct db *db, const char *id, struct arena *arena, struct ex
                    struct err *err);
 int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
                       struct execution *ret, struct err *err);
-/* Whoever comes next with its idempotency key gets an execution of its own. */
+/* The next caller with its idempotency key gets an execution of its own. */
 int executions_free_key(struct db *db, const char *id, struct err *err);
 /* Newest first; after the row (before_us, before_id) when given; limit 0: all. */
 int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,
@@ -51,8 +51,8 @@ int executions_end(struct db *db, const struct execution *row, struct err *err);
 /* Those that ended before that time, oldest first. */
 int executions_ended_before(struct db *db, int64_t before_us, int64_t limit, struct arena *arena,
                             execution_fn fn, void *ctx, struct err *err);
-/* What of the output of ended ones is kept, by places that are not gone; of one execution at most
- * `most` counts. */
+/* How much output of ended executions is kept, by places that are not gone; of one execution at
+ * most `most` counts. */
 int executions_output(struct db *db, int64_t most, struct arena *arena,
                       int (*fn)(void *ctx, const char *place_id, int64_t bytes), void *ctx,
                       struct err *err);

@@ -1,3 +1,4 @@
+/* SQL for `database_home`, and for ending the work of the node before. */
 #include "store/home.h"
 
 #include "store/row.h"
@@ -42,9 +43,9 @@ int home_has_work(struct db *db, bool *ret, struct err *err)
 }
 
 /* Their arguments, as many as each takes: the time, the reason, the new node. The ids that
- * sandboxes have on this machine stay taken: who uses them may live. A snapshot that was being made
- * is removed from our directory; its sandbox is not ours to thaw. Agents that a timer wakes are
- * paused: the node before wakes them, too. */
+ * sandboxes have on this machine stay taken: the processes that use them may live. A snapshot that
+ * was being made is removed from our directory; its sandbox is not ours to thaw. Agents that a
+ * timer wakes are paused: the node before wakes them, too. */
 static const struct {
         size_t n_args;
         const char *sql;

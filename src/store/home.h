@@ -1,5 +1,5 @@
-/* The row of `database_home`: where the database is at home and who its node is; and what happens
- * to the record when it gets a new node. daemon/home.h decides when. */
+/* The row of `database_home`: where the database is at home and which node is its own; and what
+ * happens to the record when it gets a new node. daemon/home.h decides when. */
 #ifndef BERTH_STORE_HOME_H
 #define BERTH_STORE_HOME_H
 
@@ -23,11 +23,11 @@ int home_set(struct db *db, const struct home *row, struct err *err);
 /* Whether the record names anything that a node had under way: living places, open runs. */
 int home_has_work(struct db *db, bool *ret, struct err *err);
 
-/* The record gets a new node. What was under way belongs to the node before, which may be alive
- * beside us, so it ends here, in the record only: leases are `failed`, commands `lost`, runs
+/* The record gets a new node. Work that was under way belongs to the node before, which may be
+ * alive beside us, so it ends here, in the record only: leases are `failed`, commands `lost`, runs
  * `failed` or `cancelled`. Places with something in the world become `uncertain` and keep their
- * owner: nobody but an operator moves them from there (core/leases/leaks.h). Agents that a timer
- * wakes are paused. `reason` is written to all of them. */
+ * owner: only an operator moves them from there (core/leases/leaks.h). Agents that a timer wakes
+ * are paused. `reason` is written to all of them. */
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,
                     struct err *err);
 

@@ -1,3 +1,4 @@
+/* SQL for users, memberships, grants, board keys and sign-in challenges. */
 #include "store/identity.h"
 
 #include "store/row.h"

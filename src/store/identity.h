@@ -1,4 +1,4 @@
-/* Who people are and what they may: users, memberships, grants, board keys, CLI sign-in challenges.
+/* People and their rights: users, memberships, grants, board keys, CLI sign-in challenges.
  * Principals of memberships and grants are ("user", user id) or ("agent", agent id). Tokens are
  * SHA-256 digests in hexadecimal. */
 #ifndef BERTH_STORE_IDENTITY_H

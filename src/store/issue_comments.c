@@ -1,3 +1,4 @@
+/* SQL for `issue_comments`. */
 #include "store/issue_comments.h"
 
 #include "store/row.h"

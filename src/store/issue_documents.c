@@ -1,3 +1,4 @@
+/* SQL for `issue_documents` and their revisions. */
 #include "store/issue_documents.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* SQL for `issues`, their numbers and their blockers. */
 #include "store/issues.h"
 
 #include "store/row.h"

@@ -1,4 +1,5 @@
-/* Rows of `issues`, and who waits for whom. Documents are JSON texts; times 0 for never. */
+/* Rows of `issues`, and which issue waits for which. Documents are JSON texts; times 0 for
+ * never. */
 #ifndef BERTH_STORE_ISSUES_H
 #define BERTH_STORE_ISSUES_H
 
@@ -60,7 +61,7 @@ int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_f
 int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
                   issue_fn fn, void *ctx, struct err *err);
 
-/* What it waits for, or with `reverse` what waits for it. */
+/* The issues that it waits for, or with `reverse` those that wait for it. */
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err);
 /* How many of what it waits for are not done. */
@@ -72,9 +73,9 @@ int issue_blockers_clear(struct db *db, const char *id, struct err *err);
 int issue_blockers_reach(struct db *db, const char *from, const char *to, bool *ret,
                          struct err *err);
 
-/* Whether somebody may still be working under this run: it is known, and has not ended or its
- * command may still be there (RUN_HOLDS, store/runs.h).
- * *ret_agent_id: whose run it is, NULL when the run is not known. */
+/* Whether work under this run may still go on: it is known, and has not ended or its command may
+ * still be there (RUN_HOLDS, store/runs.h). *ret_agent_id: whose run it is, NULL when the run is
+ * not known. */
 int issue_run_lives(struct db *db, const char *run_id, struct arena *arena, bool *ret,
                     const char **ret_agent_id, struct err *err);
 

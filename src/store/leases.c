@@ -1,3 +1,4 @@
+/* SQL for `environment_leases`. */
 #include "store/leases.h"
 
 #include "store/row.h"

@@ -46,8 +46,8 @@ int leases_living_of_place(struct db *db, const char *place_id, struct arena *ar
 /* Active leases whose time is up. */
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err);
-/* Active leases whose run is known here, has ended, and is worked on by nobody any more: of failed
- * and timed out ones, or of the others. */
+/* Active leases whose run is known here, has ended, and is no longer worked on: of failed and timed
+ * out ones, or of the others. */
 int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err);
 

@@ -1,3 +1,4 @@
+/* Which migrations a database still needs, and running them. */
 #include "store/migrate.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SQL for `places`. */
 #include "store/places.h"
 
 #include "store/row.h"

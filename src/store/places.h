@@ -1,5 +1,6 @@
-/* Rows of `places`. States and who may move them are core's business (core/places/place_state.h);
- * here a move is one compare-and-set that names both ends and the epoch. */
+/* Rows of `places`. States, and which code may change them, are up to core
+ * (core/places/place_state.h); here a move is one compare-and-set that names both ends and the
+ * epoch. */
 #ifndef BERTH_STORE_PLACES_H
 #define BERTH_STORE_PLACES_H
 
@@ -29,8 +30,8 @@ int places_insert(struct db *db, const struct place *row, struct err *err);
 int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
                struct err *err);
 
-/* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when somebody
- * else was first. The caller has set to->epoch. */
+/* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when another
+ * writer was first. The caller has set to->epoch. */
 int places_replace(struct db *db, const struct place *from, const struct place *to,
                    struct err *err);
 

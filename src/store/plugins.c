@@ -1,3 +1,4 @@
+/* SQL for `plugins`, `plugin_installs` and `plugin_config`. */
 #include "store/plugins.h"
 
 #include "store/row.h"

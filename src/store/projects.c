@@ -1,3 +1,4 @@
+/* SQL for `projects`. */
 #include "store/projects.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* The rules between rows that `berth db check` checks. */
 #include "store/rows_check.h"
 
 /* Each statement gives the ids of rows that should not be. */

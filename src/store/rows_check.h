@@ -1,4 +1,4 @@
-/* What has to be true between rows, beyond what the database itself keeps: for `berth db check`. */
+/* Rules between rows, beyond those that the database itself keeps: for `berth db check`. */
 #ifndef BERTH_STORE_ROWS_CHECK_H
 #define BERTH_STORE_ROWS_CHECK_H
 

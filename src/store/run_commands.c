@@ -1,3 +1,4 @@
+/* SQL for `heartbeat_run_commands`. */
 #include "store/run_commands.h"
 
 #include "store/row.h"

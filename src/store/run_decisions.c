@@ -1,3 +1,4 @@
+/* SQL for `heartbeat_run_decisions`. */
 #include "store/run_decisions.h"
 
 #include "store/row.h"

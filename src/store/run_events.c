@@ -1,3 +1,4 @@
+/* SQL for `heartbeat_run_events`. */
 #include "store/run_events.h"
 
 #include "store/row.h"

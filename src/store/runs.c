@@ -1,3 +1,4 @@
+/* SQL for `heartbeat_runs`. */
 #include "store/runs.h"
 
 #include "base/util.h"

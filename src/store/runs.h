@@ -1,5 +1,6 @@
 /* Rows of `heartbeat_runs` (migrations/0008_runs.sql says what the steps are). Every write names
- * what it expects to find: status, step or owner; 1 when it was so, 0 when somebody was first. */
+ * what it expects to find: status, step or owner; 1 when it was so, 0 when another writer was
+ * first. */
 #ifndef BERTH_STORE_RUNS_H
 #define BERTH_STORE_RUNS_H
 
@@ -21,7 +22,7 @@
 #define STEP_DONE      "done"
 
 /* SQL: whether a run may still do something to what it works on. A cancelled one does until its
- * command is gone and its changes are home; giving up its leases is nobody's concern any more. */
+ * command is gone and its changes are home; from then on giving up its leases does not count. */
 #define RUN_HOLDS                                                                                  \
         "(step <> 'done' AND (status IN ('queued', 'scheduled_retry', 'running') OR "              \
         "step IN ('preparing', 'executing', 'finishing')))"
@@ -76,7 +77,7 @@ struct run_filter {
 /* Newest first. */
 int runs_list(struct db *db, const struct run_filter *filter, struct arena *arena, run_fn fn,
               void *ctx, struct err *err);
-/* Those that somebody has to go on with: step neither queued nor done. */
+/* Runs that have to be continued: step neither queued nor done. */
 int runs_unfinished(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err);
 /* Agents that have something queued, those that wait longest first. */
 int runs_waiting_agents(struct db *db, struct arena *arena,

@@ -1,3 +1,4 @@
+/* SQL for `salvages`. */
 #include "store/salvages.h"
 
 #include "store/row.h"

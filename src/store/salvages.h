@@ -17,7 +17,7 @@ struct salvage {
         int64_t applied_at; /* 0: never */
         int64_t expires_at; /* 0: not by itself */
         int64_t created_at, updated_at;
-        int64_t seen_at; /* when somebody first looked at it; 0: nobody has */
+        int64_t seen_at; /* when it was first looked at; 0: never */
 };
 
 extern const struct row_type salvage_table;

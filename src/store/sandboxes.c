@@ -1,3 +1,4 @@
+/* SQL for `sandboxes`. */
 #include "store/sandboxes.h"
 
 #include "store/row.h"
@@ -11,7 +12,7 @@ static const struct column columns[] = {
 const struct row_type sandbox_table =
         ROW_TYPE("sandboxes", struct sandbox_row, columns, "Sandbox not found");
 
-/* More than any range has: what begins earlier cannot reach us. */
+/* More than any range has: a range that begins earlier cannot reach this one. */
 #define RANGE_MAX 65536
 
 int sandboxes_insert(struct db *db, const struct sandbox_row *row, struct err *err)

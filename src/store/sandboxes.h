@@ -6,7 +6,7 @@
 
 struct sandbox_row {
         const char *place_id, *node_id;
-        int64_t first_id, n_ids; /* host ids; nobody else's as long as the row is there */
+        int64_t first_id, n_ids; /* host ids; reserved as long as the row is there */
         const char *snapshot_id; /* NULL: none */
         bool is_paused;
         int64_t created_at;

@@ -1,3 +1,4 @@
+/* SQL for `company_secret_bindings` and `secret_access_events`. */
 #include "store/secret_bindings.h"
 
 #include "store/row.h"

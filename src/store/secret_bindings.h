@@ -32,7 +32,7 @@ int secret_bindings_count_others(struct db *db, const char *secret_id, const cha
 int secret_bindings_delete_target(struct db *db, const char *company_id, const char *target_type,
                                   const char *target_id, const char *prefix, struct err *err);
 
-/* What a binding's target is called, as one row of a table of ours. 1, or 0 when it is gone. */
+/* The name of a binding's target, as one row of a table of ours. 1, or 0 when it is gone. */
 struct secret_target {
         const char *label, *slug, *status;
 };

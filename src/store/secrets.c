@@ -1,3 +1,4 @@
+/* SQL for `company_secrets` and `company_secret_versions`. */
 #include "store/secrets.h"
 
 #include "store/row.h"

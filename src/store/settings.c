@@ -1,3 +1,4 @@
+/* SQL for `instance_settings` and the numbers of live events. */
 #include "store/settings.h"
 
 int settings_get(struct db *db, struct arena *arena, struct instance_settings *ret, struct err *err)

@@ -1,3 +1,4 @@
+/* SQL for `snapshots`. */
 #include "store/snapshots.h"
 
 #include "store/row.h"

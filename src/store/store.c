@@ -1,3 +1,4 @@
+/* Opens the back end, and begins and ends transactions. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@ void store_close(struct store *s)
                 s->ops->close(s);
 }
 
-/* A stop of the daemon ends what waits for others. The database waits for nobody: what shielded
- * work has learned by then is still recorded. */
+/* A stop of the daemon ends work that waits for others. The database waits for no other party:
+ * results of shielded work are still recorded. */
 static struct op deaf_to_stop(const struct op *op)
 {
         struct op deaf = *op;

@@ -42,8 +42,9 @@ struct store_ops {
         int (*scrub)(const struct op *op, struct store *s, struct err *err);
 };
 
-/* Who hears what transactions announced (db_announce()). Called right after the commit, by whoever
- * made it and before the writers go on: it must not wait. take_payload's reference is taken. */
+/* The listener that hears what transactions announced (db_announce()). Called right after the
+ * commit, by the thread that made it and before the writers go on: it must not wait. take_payload's
+ * reference is taken. */
 typedef void (*store_listener)(void *ctx, const char *company_id, const char *type,
                                json_t *take_payload);
 
@@ -65,11 +66,11 @@ void store_read_end(struct db **db); /* for CLEAN(); empties *db */
 int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 
-/* Once, before other threads write. NULL: nobody listens any more; then nobody may write any more
- * either. */
+/* Once, before other threads write. NULL: there is no listener any more; then no thread may write
+ * any more either. */
 void store_listen(struct store *s, store_listener fn, void *ctx);
 
-/* Whether the last use of the database worked, and nobody has met damage. Never blocks. */
+/* Whether the last use of the database worked, and no damage has been met. Never blocks. */
 bool store_healthy(struct store *s);
 
 /* Whether the whole file was looked at when it was opened; a large one is not. */

@@ -1,3 +1,4 @@
+/* SQL for `company_secret_provider_configs`. */
 #include "store/vault_configs.h"
 
 #include "store/row.h"

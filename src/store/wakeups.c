@@ -1,3 +1,4 @@
+/* SQL for `agent_wakeup_requests`. */
 #include "store/wakeups.h"
 
 #include "store/row.h"

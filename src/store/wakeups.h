@@ -48,7 +48,8 @@ int wakeups_deferred_after(struct db *db, const char *run_id, const char *issue_
  */
 int wakeups_merge(struct db *db, const char *id, const char *from, const char *reason,
                   const char *payload, struct err *err);
-/* From status to status, with the run (NULL: as it was) and the error. 0 when somebody was first.
+/* From status to status, with the run (NULL: as it was) and the error. 0 when another writer was
+ * first.
  */
 int wakeups_move(struct db *db, const char *id, const char *from, const char *to,
                  const char *run_id, const char *error, int64_t now_us, struct err *err);
@@ -58,7 +59,7 @@ int wakeups_move(struct db *db, const char *id, const char *from, const char *to
 int wakeups_waiting_run(struct db *db, const char *agent_id, const char *issue_id,
                         const char *task_key, struct arena *arena, const char **ret,
                         struct err *err);
-/* A run of the issue that has not ended, or whose command may not have (RUN_HOLDS), whoever's;
+/* A run of the issue that has not ended, or whose command may not have (RUN_HOLDS), of any agent;
  * those that began come first. NULL: none. */
 int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, const char **ret,
                      struct err *err);
@@ -66,7 +67,7 @@ int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, c
  * and not ended because of the issue; never `but` (may be NULL). NULL: none. */
 int wakeups_leaving_run(struct db *db, const char *issue_id, const char *aside, const char *but,
                         struct arena *arena, const char **ret, struct err *err);
-/* What a run that has not begun is to know; 0 when it has begun, or ended. */
+/* Set the context of a run that has not begun; 0 when it has begun, or ended. */
 int wakeups_set_context(struct db *db, const char *run_id, const char *context_snapshot,
                         int64_t now_us, struct err *err);
 

@@ -1,3 +1,4 @@
+/* SQL for `workspaces`. */
 #include "store/workspaces.h"
 
 #include "store/row.h"

@@ -1,5 +1,6 @@
-/* Rows of `workspaces`: directories of the operator in places. States and who moves them are core's
- * business (core/workspaces/workspace.h); here a move is one compare-and-set on state and epoch. */
+/* Rows of `workspaces`: directories of the operator in places. States, and which code changes them,
+ * are up to core (core/workspaces/workspace.h); here a move is one compare-and-set on state and
+ * epoch. */
 #ifndef BERTH_STORE_WORKSPACES_H
 #define BERTH_STORE_WORKSPACES_H
 
@@ -42,7 +43,7 @@ int workspaces_get(struct db *db, const char *id, struct arena *arena, struct wo
 /* The newest of a lease, living or not; ERR_NOT_FOUND "The lease has no workspace". */
 int workspaces_of_lease(struct db *db, const char *lease_id, struct arena *arena,
                         struct workspace_row *ret, struct err *err);
-/* Write *to over the row that still has the state and epoch of *from: 1, or 0 when somebody else
+/* Write *to over the row that still has the state and epoch of *from: 1, or 0 when another writer
  * was first. The caller has set to->epoch. */
 int workspaces_replace(struct db *db, const struct workspace_row *from,
                        const struct workspace_row *to, struct err *err);

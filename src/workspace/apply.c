@@ -1,3 +1,4 @@
+/* Makes, changes, moves and removes the entries of a tree beneath its root. */
 #define _GNU_SOURCE
 #include "workspace/apply.h"
 
@@ -163,7 +164,7 @@ int apply_finish(struct apply *a, struct err *err)
 {
         struct apply_fix *f;
 
-        /* What came last may lie in what came before. */
+        /* A later directory may lie in an earlier one. */
         while ((f = a->fixes)) {
                 int r = chmod_path(a, f->path, f->mode);
 

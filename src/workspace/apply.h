@@ -1,8 +1,8 @@
-/* Making a tree what it should be: what a file worker does with what it is told.
+/* Makes a tree what it should be: this is how a file worker carries out what it is told.
  *
- * Every path is opened beneath the root, part by part, no symlink followed. Whatever is at a path
- * gives way to what should be there; only a directory keeps what is in it. A file that exists is
- * replaced by a temporary one and rename. `.paperclip-runtime` at the root is never touched.
+ * Every path is opened beneath the root, part by part, no symlink followed. An entry at a path
+ * gives way to the one that should be there; only a directory keeps its content. A file that exists
+ * is replaced by a temporary one and rename. `.paperclip-runtime` at the root is never touched.
  *
  * Directories that their owner may not write to get that right while the work goes on;
  * apply_finish() takes it away again.

@@ -1,3 +1,4 @@
+/* Packs a tree into a tar archive, unpacks one, and finds what differs. */
 #define _GNU_SOURCE
 #include "workspace/archive.h"
 

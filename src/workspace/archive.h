@@ -1,8 +1,8 @@
 /* A tree as a tar archive and back, for places that only run commands
  * (core/workspaces/workspace_archive.c).
  *
- * What is unpacked was made by somebody hostile: it is put beneath a directory of ours, part by
- * part, no link followed (workspace/apply.h). Devices, sockets and what is in
+ * An archive that is unpacked may be hostile: its entries are put beneath a directory of ours, part
+ * by part, no link followed (workspace/apply.h). Devices, sockets and what is in
  * `.paperclip-runtime` are passed over; a hard link becomes a file of its own. Blocking; operation
  * threads. */
 #ifndef BERTH_WORKSPACE_ARCHIVE_H

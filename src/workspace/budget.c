@@ -1,3 +1,4 @@
+/* Counts files and bytes of a restore against its limits. */
 #include "workspace/budget.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ static int budget_open(struct change_set *set, const struct change *c, int *ret_
 
 static void budget_close(struct change_set *set)
 {
-        (void)set; /* who gave us the set closes it */
+        (void)set; /* the caller closes the set */
 }
 
 struct change_set *budget_watch(struct budget_set *s, struct budget *b, struct change_set *from)

@@ -1,5 +1,6 @@
-/* What one restore may bring home: so many files, so many bytes. What a place says is taken from
- * the budget before anything is made, read or written because of it, so a claim costs nothing.
+/* What one restore may bring home: so many files, so many bytes. The amounts that a place claims
+ * are taken from the budget before anything is made, read or written because of them, so a claim
+ * costs nothing.
  *
  * One thread. */
 #ifndef BERTH_WORKSPACE_BUDGET_H

@@ -1,5 +1,5 @@
-/* Changes kept in a directory of ours: what was brought home before it is merged, and what was
- * saved before a place was given up (a salvage).
+/* Changes kept in a directory of ours: those that were brought home, before they are merged, and
+ * those that were saved before a place was given up (a salvage).
  *
  *   DIR/changes       the changes (zstd), written last: a directory without it is no bundle
  *   DIR/files/<hash>  content, by BLAKE2b-256; one file for equal content

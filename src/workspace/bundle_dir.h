@@ -9,7 +9,7 @@
 #define BUNDLE_CHANGES   "changes"
 #define BUNDLE_UNWRITTEN "changes.new" /* until it is finished */
 #define BUNDLE_FILES     "files"
-#define BUNDLE_NEW       "new-" /* content whose hash nobody checked yet */
+#define BUNDLE_NEW       "new-" /* content whose hash was not checked yet */
 
 struct bundle_name {
         char s[2 * TREE_HASH + 1];

@@ -1,3 +1,4 @@
+/* Reads and removes a bundle: the changes and the content that are kept in a directory of ours. */
 #define _GNU_SOURCE
 #include "workspace/bundle.h"
 
@@ -13,7 +14,7 @@
 #include "workspace/change_file.h"
 
 #define BLOCK      ((size_t)64 << 10)
-#define WINDOW_LOG 27 /* of what we wrote; more memory than this is nobody's business */
+#define WINDOW_LOG 27 /* of what we wrote; no bundle needs more memory than this */
 
 struct bundle {
         struct change_set set;
@@ -130,7 +131,7 @@ static void rewind_bundle(struct bundle *b)
         b->is_frame_done = false;
 }
 
-/* All of it is read before anybody acts on the first change of a damaged one. */
+/* All of a bundle is read first, so that no change of a damaged bundle is acted on. */
 static int measure(struct bundle *b, struct bundle_size *ret, struct err *err)
 {
         struct bundle_size size = { 0 };

@@ -60,7 +60,7 @@ static int open_dirs(struct bundle_writer *w, const char *dir, struct err *err)
         return 0;
 }
 
-/* What a writer that was killed had not checked yet. */
+/* Remove content that a killed writer had not checked yet. */
 static int remove_unchecked(const struct bundle_writer *w, struct err *err)
 {
         int fd = openat(w->files, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,7 +148,7 @@ bool bundle_has(const struct bundle_writer *w, const uint8_t hash[TREE_HASH])
         return faccessat(w->files, name.s, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* The descriptor is the caller's, who may have closed it without another word. */
+/* The descriptor is the caller's, which may have closed it without telling us. */
 static struct new_file **find_new(struct bundle_writer *w, int fd)
 {
         struct new_file **at = &w->new_files;
@@ -320,7 +320,7 @@ int bundle_finish(struct bundle_writer *w, struct err *err)
 
 /* Taking a whole set */
 
-/* The other side may still be writing: what was copied is what the change is. */
+/* The other side may still be writing: the copied bytes are the change. */
 static int take_content(struct op *op, struct bundle_writer *w, struct change_set *from,
                         struct budget *budget, struct change *c, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* The cache of hashes that a scan reads and writes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +15,8 @@
  * of their paths and share its beginning with the one before. Only read where it was written, so
  * numbers are as the machine has them.
  *
- * A new one is written beside it under a fixed name and a lock. Whoever finds the lock taken saves
- * nothing: it is only a cache. */
+ * A new one is written beside it under a fixed name and a lock. A scan that finds the lock taken
+ * saves nothing: it is only a cache. */
 
 static const char header[16] = "berth cache 1\n";
 

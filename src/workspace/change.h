@@ -3,10 +3,9 @@
  * A change set is a stream of changes in the order of their paths (codec/tree.h). Where the
  * baseline is a manifest, `was` is its entry. Of an overlay there is no manifest: what the host's
  * file was is told by its change time (`was_by_time`). The deletion of a directory comes with those
- * of everything that was in it, and so does its replacement by something else: what nobody says was
- * deleted was not. Implemented by bundles (bundle.h: a
- * directory of ours) and by overlays (overlay.h: the upper layer of a sandbox). Blocking; one
- * thread. */
+ * of everything that was in it, and so does its replacement by something else: a path without a
+ * deletion was not deleted. Implemented by bundles (bundle.h: a directory of ours) and by overlays
+ * (overlay.h: the upper layer of a sandbox). Blocking; one thread. */
 #ifndef BERTH_WORKSPACE_CHANGE_H
 #define BERTH_WORKSPACE_CHANGE_H
 
@@ -17,7 +16,8 @@ struct change {
         struct tree_entry now;
         bool has_was, was_by_time;
         struct tree_entry was;
-        /* was_by_time: changed on the host after this is changed by somebody else. ctime, ns. */
+        /* was_by_time: a file that changed on the host after this time was changed by another
+         * party. ctime, ns. */
         int64_t staged_ns;
 };
 

@@ -1,3 +1,4 @@
+/* Writes changes as bytes, and decides which bytes are accepted as changes. */
 #include "workspace/change_file.h"
 
 #include "codec/frame.h"

@@ -1,8 +1,8 @@
 /* Changes as bytes: a header, records with their length in front, an end with their count. They
  * come in the order of their paths, and the decoder takes no other.
  *
- * Decoding in pieces of any size, as codec/tree.h does it. What is in a record is borrowed until
- * the next. One thread. */
+ * Decoding in pieces of any size, as codec/tree.h does it. The content of a record is borrowed
+ * until the next record. One thread. */
 #ifndef BERTH_WORKSPACE_CHANGE_FILE_H
 #define BERTH_WORKSPACE_CHANGE_FILE_H
 

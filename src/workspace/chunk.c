@@ -1,3 +1,4 @@
+/* Where content is cut into chunks, and finding a chunk by its hash. */
 #include "workspace/chunk.h"
 
 #include <errno.h>
@@ -215,8 +216,8 @@ struct chunk_map {
         uint32_t slots[]; /* index + 1; 0: free */
 };
 
-/* Ids are hashes: any part of one is as good as a hash of it. Whoever makes them collide makes his
- * own transfer slow. */
+/* Ids are hashes: any part of one is as good as a hash of it. A sender that makes them collide
+ * slows only its own transfer. */
 static size_t slot_of(const struct chunk_map *m, const uint8_t id[TREE_HASH])
 {
         uint64_t v;

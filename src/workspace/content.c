@@ -1,3 +1,4 @@
+/* Copies and hashes the content of one file. */
 #define _GNU_SOURCE
 #include "workspace/content.h"
 

@@ -1,3 +1,4 @@
+/* Copies a tree, entry by entry. */
 #define _GNU_SOURCE
 #include "workspace/copy.h"
 
@@ -92,7 +93,7 @@ static int copy_dir(struct copying *c, int from, int to, const char *name, const
         return r;
 }
 
-/* What is mounted in a workspace is not part of it, as in a scan and in an overlay. */
+/* A mount in a workspace is not part of it, as in a scan and in an overlay. */
 static bool is_mount_point(int dir, const char *name)
 {
         struct statx st;

@@ -9,7 +9,7 @@ struct owner;
 
 struct copy_options {
         const struct excludes *excludes;
-        uid_t uid; /* whom the copy belongs to */
+        uid_t uid; /* the owner of the copy */
         gid_t gid;
         const struct owner *owner; /* owner.h: with whose rights; NULL: our own */
 };
@@ -18,9 +18,9 @@ struct copy_result {
         uint64_t files, bytes;
 };
 
-/* Into an empty directory. No link is followed; what is neither file, link nor directory, and
- * set-id bits, are left out. What the owner may not read is left out, as in
- * a scan; what cannot be read otherwise is an error. */
+/* Into an empty directory. No link is followed; entries other than files, links and directories,
+ * and set-id bits, are left out. A file that the owner may not read is left out, as in a scan; any
+ * other failure to read is an error. */
 int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
               struct copy_result *ret, struct err *err);
 

@@ -1,3 +1,4 @@
+/* Walks two manifests side by side, and reports the paths that differ. */
 #include "workspace/scan.h"
 
 struct side {

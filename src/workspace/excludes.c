@@ -1,3 +1,4 @@
+/* Which paths the patterns exclude, and which files are part of no tree. */
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 

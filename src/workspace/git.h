@@ -4,7 +4,7 @@
  * home as changed files in it. Those are never merged file by file: a configuration, a hook or an
  * index that a box wrote must not get into a repository that people and programs use here. Instead
  *
- *   1. git_import_filter() stands in front of the merge. What is in `.git` it takes out of the
+ *   1. git_import_filter() stands in front of the merge. It takes the content of `.git` out of the
  *      change set: objects and packs into a scratch directory of ours, HEAD and refs into memory,
  *      nothing else. In repositories further down, of whatever name (git_guard.c), and where the
  *      host has none, files come as always, without what would make git run something
@@ -21,11 +21,11 @@
  * New branches and tags are created under their names; of those that exist here already, branches
  * follow by fast-forward, and everything else is kept as refs/berth/<stamp>/….
  *
- * git runs with the rights of whoever the host's repository belongs to. He can put a link anywhere
+ * git runs with the rights of the owner of the host's repository. The owner can put a link anywhere
  * in it at any moment, so nothing that looks at the repository before git does would keep git from
- * following it. A daemon of root's becomes him (rt/become.h); our repository is then
- * .git/berth-import while it lasts, because he reaches nothing of ours. Any other daemon leaves the
- * commits where the repository is not its own user's.
+ * following it. A daemon that is root becomes the owner (rt/become.h); our repository is then
+ * .git/berth-import while it lasts, because the owner cannot reach our files. Any other daemon
+ * brings no commits into a repository that is not its own user's.
  *
  * No git of ours ever runs in a repository that a box wrote, and none reads a configuration beyond
  * the host repository's own, of which hooks, monitors and protocols are turned off.
@@ -55,7 +55,7 @@ struct git_report {
         const char *head;         /* the commit that HEAD moved to; NULL: it did not */
         bool merged;              /* that is a merge commit of ours */
         const char *conflict_ref; /* histories that could not be merged: theirs is there */
-        bool index_stale;         /* what was staged stood in the way: the index is as it was */
+        bool index_stale;         /* staged changes stood in the way: the index is as it was */
         struct git_kept *kept;    /* other branches and tags that came */
         uint64_t refused;         /* changes in git directories that are never taken */
         const char *first_refused;

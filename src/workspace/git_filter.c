@@ -1,3 +1,4 @@
+/* What a change set says about `.git`: which parts are taken out of it, and which are refused. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,13 +10,11 @@
 #include "workspace/content.h"
 #include "workspace/git_internal.h"
 
-/* What a change set says of `.git`, sorted out. */
-
 #define MAX_REF_FILE 4096
 
-/* A configuration is never taken from a place, and git makes one with every repository: without it,
- * `.git` is what a place brought, and git is not run on that. Whoever makes it his own (`git init`,
- * `git config`) has one. */
+/* A configuration is never taken from a place, and git makes one with every repository: without
+ * one, `.git` is what a place brought, and git is not run on that. A user who adopts it (`git
+ * init`, `git config`) gets one. */
 static bool has_config(int workspace_fd)
 {
         struct stat st;
@@ -266,7 +265,7 @@ static int filter_open(struct change_set *s, const struct change *c, int *ret_fd
 
 static void filter_close(struct change_set *s)
 {
-        (void)s; /* who gave us the set closes it */
+        (void)s; /* the caller closes the set */
 }
 
 struct change_set *git_import_filter(struct git_import *g, struct change_set *from)

@@ -1,7 +1,7 @@
 /* Which directories of a workspace git takes for a repository, and what must not come into them.
  *
  * git takes a directory for a repository when it has `HEAD` and either `objects` and `refs` or
- * `commondir`, whatever its name is: whoever runs git in it, or anywhere beneath it, runs what its
+ * `commondir`, whatever its name is: git that runs in it, or anywhere beneath it, runs what its
  * configuration says, and writes where its links lead. So the merge keeps two things apart: what
  * makes a directory a repository (a mark), and what makes git run a program, or read and write
  * elsewhere (a danger, or any link: git makes none itself).
@@ -40,7 +40,7 @@ enum {
         HAS_REFS = 8,
         HAS_COMMONDIR = 16,
         HAS_DANGER = 32, /* or a link, however deep */
-        LOOKED = 64,     /* what the host has is among them */
+        LOOKED = 64,     /* the host's files are among them */
 };
 
 static const char *const dangers[] = {
@@ -317,7 +317,7 @@ bool git_guard_refuses(struct git_guard *g, const struct change *c)
         return false;
 }
 
-/* What is in a file */
+/* The content of a file */
 
 /* Whether the repository that an index is in has object names of another length: git would read
  * the index otherwise than we do. */
@@ -381,7 +381,8 @@ int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd
                 return 1;
         if (st.st_size > MAX_CHECKED)
                 return 0;
-        /* Whoever wrote it may be writing still: what is checked is what the merge gets. */
+        /* The writer of the file may still be writing: the merge gets the bytes that were
+         * checked. */
         copy = memfd_create("berth-checked", MFD_CLOEXEC);
         if (copy < 0)
                 return err_sys(err, ERR_IO, errno, "memory for %s", path);

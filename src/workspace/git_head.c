@@ -1,3 +1,4 @@
+/* How the host's branch moves: by fast-forward, by a merge, or not at all. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ static int note_move(struct git_import *g, const char *old, const char *new, con
         return file_write_at(g->scratch_fd, MOVED, text, strlen(text), 0600, err);
 }
 
-/* The branch has moved: the index follows also when nobody waits any more. */
+/* The branch has moved: the index follows also when the caller no longer waits. */
 static int finish(struct git_import *g, const char *old, const char *new, struct git_report *ret,
                   struct err *err)
 {
@@ -114,8 +115,8 @@ static int decide(struct git_import *g, const char *ours, const char *theirs, co
         r = git_is_ancestor(g, theirs, ours, &behind, err);
         if (r < 0 || behind)
                 return r;
-        /* Elsewhere than on our branch only commits that nobody here has are work that was done;
-         * the rest is only looked at. */
+        /* Elsewhere than on our branch only commits that the host does not have are work that was
+         * done; the rest was only looked at. */
         if (!same)
                 r = git_is_new(g, theirs, &is_new, err);
         if (r >= 0 && is_new)

@@ -1,3 +1,4 @@
+/* Brings commits home: which refs are wanted, and where each of them goes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static int want_packed(struct git_import *g, struct wanted *w, struct err *err)
         size_t at = 0;
         int r = 0;
 
-        /* Whoever wrote the lines may have written a great many. */
+        /* The place may have written a great many lines. */
         while (r >= 0 &&
                git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line)) {
                 r = op_check(g->op, err);
@@ -109,7 +110,7 @@ static bool is_a(const struct buf *kinds, const char *oid, const char *kind)
         return strstr(buf_str(kinds), line) != NULL;
 }
 
-/* Only commits are branches; what does not exist is nothing. */
+/* Only commits can be branches; an object that does not exist is nothing. */
 static int check_kinds(struct git_import *g, struct wanted *w, struct err *err)
 {
         static const char *const args[] = { "cat-file", "--batch-check=%(objectname) %(objecttype)",
@@ -167,7 +168,7 @@ static int keep_aside(struct git_import *g, const struct git_ref *ref, struct gi
         return r;
 }
 
-/* Branches that somebody works on in another worktree must not move beneath him. */
+/* A branch that is checked out in another worktree must not move. */
 static bool may_move(const struct git_import *g)
 {
         return faccessat(g->host_fd, "worktrees", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
@@ -290,7 +291,7 @@ static const char *why_not(const struct git_import *g)
         return NULL;
 }
 
-/* The repository, and with whose rights git works on it. He who has the workspace can put another
+/* The repository, and with whose rights git works on it. The owner of the workspace can put another
  * `.git` there. NULL: we can. */
 static const char *open_host(struct git_import *g)
 {

@@ -1,3 +1,4 @@
+/* How the host's index follows its branch, and when it is left as it was. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +13,8 @@
 
 /* The host's index. git works on a copy in our repository; the result takes the place of the host's
  * under the lock that git programs use, if that is still the one that was copied. So the lock is
- * held for a moment only. Where the host's repository is somebody else's, so is ours: what is read
- * there is read only if it is his, or everybody's to read. */
+ * held for a moment only. Where the host's repository belongs to another user, so does ours: a file
+ * there is read only if it belongs to that user, or every user may read it. */
 
 static const char empty_tree[] = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
@@ -110,7 +111,7 @@ static int write_beside(struct git_import *g, int ours, const struct stat *old, 
         return r;
 }
 
-/* 1, or 0 when somebody else is at it or has been. */
+/* 1, or 0 when another program works on it or has done so. */
 static int put_back(struct git_import *g, int ours, const struct stat *old, struct err *err)
 {
         const int dir = g->host_fd;
@@ -131,8 +132,8 @@ static int put_back(struct git_import *g, int ours, const struct stat *old, stru
         return r;
 }
 
-/* The index as it was, with what changed between the two commits: what somebody staged stays, or
- * git refuses. Working files are not looked at, so no filter runs. */
+/* The index as it was, with the changes between the two commits: staged changes stay, or git
+ * refuses. Working files are not looked at, so no filter runs. */
 static int change(struct git_import *g, const char *old, const char *new, struct err *err)
 {
         const char *const args[] = { "read-tree", "-i", "-m", *old ? old : empty_tree, new, NULL };
@@ -154,7 +155,7 @@ int git_move_index(struct git_import *g, const char *old, const char *new, bool 
         struct stat copied;
         int r = open_ours(g, &ours, err);
 
-        if (r < 0 && g->owner.uid) { /* he took it away */
+        if (r < 0 && g->owner.uid) { /* its owner took it away */
                 err_clear(err);
                 *ret_stale = true;
                 return 0;

@@ -25,7 +25,7 @@ struct git_guard {
  * Changes come in the order of their paths. */
 bool git_guard_refuses(struct git_guard *g, const struct change *c);
 /* The content of a file that the merge is about to take: 1, or 0 when it must not. *fd may become a
- * copy, which nobody else writes to. */
+ * copy, which only we can write to. */
 int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd, struct err *err);
 /* Whether a path in a git directory makes git run a program or look elsewhere. */
 bool git_is_dangerous(const char *inside);
@@ -54,9 +54,9 @@ struct git_import {
         const struct git_options *options;
         int host_fd;             /* `.git` of the workspace */
         char *host;              /* its path, for messages */
-        struct become owner;     /* whom it belongs to; uid 0: us */
+        struct become owner;     /* the owner of the repository; uid 0: us */
         const char *host_of_git; /* the same for the git that works on it: its working directory,
-                                    which nobody can lead elsewhere, or as its owner reaches it */
+                                    which cannot be redirected, or as its owner reaches it */
         char *own_repository;    /* in the scratch directory */
         char *repository;        /* that one, or the owner's */
         struct buf host_refs;    /* "<oid> <name>\n"; HEAD among them */
@@ -74,8 +74,8 @@ struct git_run {
         const char *input;       /* text for its standard input, instead of in_fd; may be NULL */
 };
 
-/* Its status; output is appended to `out` (may be NULL). What it said on standard error comes back
- * in the operation's arena; never NULL. */
+/* Its status; output is appended to `out` (may be NULL). Its standard error comes back in the
+ * operation's arena; never NULL. */
 int git_run(struct git_import *g, const struct git_run *run, struct buf *out, int *ret_status,
             const char **ret_said, struct err *err);
 
@@ -101,7 +101,7 @@ int git_swap(struct git_import *g, const char *ref, const char *to, const char *
 /* Whether nothing that git reads of the host's repository before anything else is a link, no file,
  * or another user's where git has our rights. */
 bool git_is_readable(const struct git_import *g);
-/* Whether a directory of it is one, and nobody else's there. */
+/* Whether this part of the repository is a directory, and does not belong to another user. */
 bool git_is_own_dir(const struct git_import *g, const char *name);
 /* Whether setting it writes to the host's repository alone: no link is in the way, of its log
  * neither. */

@@ -1,3 +1,4 @@
+/* Brings git objects into a repository of ours, and from there into the host's as one pack. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Reads the refs of the host's repository, and decides which of them may be written. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +69,8 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
         }
 }
 
-/* Whoever else has a part of a repository that git works on with our rights could make a link of it
- * while git does. */
+/* Another user who owns a part of a repository could replace it by a link while git works on it
+ * with our rights. */
 static bool is_own(const struct git_import *g, const struct stat *st)
 {
         return g->owner.uid || st->st_uid == geteuid() || st->st_uid == 0;

@@ -1,3 +1,4 @@
+/* How git is run: its arguments, its environment, its input and its output. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +7,7 @@
 #include "rt/tool.h"
 #include "workspace/git_internal.h"
 
-/* git, with everything that it would otherwise find by itself said to it. */
+/* git is told everything that it would otherwise find by itself. */
 
 #define LIMIT_MS   (10 * 60 * 1000)
 #define MAX_OUTPUT ((size_t)64 << 20)

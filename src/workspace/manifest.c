@@ -1,3 +1,4 @@
+/* Writes the manifest of a tree to a file, and reads it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* The merge's loop: takes the changes in order, decides each, and reports conflicts. */
 #define _GNU_SOURCE
 #include "workspace/merge.h"
 
@@ -118,7 +119,7 @@ static int would_settle(struct merge *m, struct merge_wait *w, struct err *err)
         return is_empty ? 0 : merge_keep_aside(m, c->now.path, true, err);
 }
 
-/* What is in the way of a directory that would be made. */
+/* Report what stands in the way of a directory that would be made. */
 static int would_make_parent(struct merge *m, const char *path, struct err *err)
 {
         char part[TREE_MAX_PATH + 1];
@@ -270,7 +271,7 @@ static int take_all(struct merge *m, struct err *err)
         return r < 0 ? r : merge_flush(m, err);
 }
 
-/* What a merge that died kept is part of this report: nobody heard of it yet. */
+/* What a merge that died kept is part of this report, because it was not reported yet. */
 static void report_before(struct merge *m)
 {
         const char *path = NULL, *kept;

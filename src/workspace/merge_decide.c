@@ -1,9 +1,10 @@
+/* The rules of the merge for one change. */
 #include "workspace/merge_decide.h"
 
-/* The change with `was` filled in where the host's file tells: nobody touched it since. */
+/* The change with `was` filled in where the host's file tells: it was not touched since. */
 struct known {
         const struct tree_entry *now, *ours; /* ours: NULL when there is nothing */
-        const struct tree_entry *was;        /* NULL: it was not there, or nobody knows */
+        const struct tree_entry *was;        /* NULL: it was not there, or it is unknown */
         uint32_t umask;
         bool ours_shared;
 };
@@ -111,7 +112,7 @@ struct merge_verdict merge_decide(const struct change *c, const struct merge_loc
                 .ours_shared = local->is_shared,
         };
 
-        /* What is unknown is equal to nothing, so nobody takes it for unchanged. The time of a
+        /* An unknown entry is equal to nothing, so it is never taken for unchanged. The time of a
          * directory tells of what is in it, and it goes only when nothing is. */
         if (!k.was && c->was_by_time && k.ours &&
             (k.ours->kind == TREE_DIR || local->ctime_ns <= c->staged_ns))

@@ -1,5 +1,5 @@
-/* What becomes of one change, given what the host has at its path: the rules of merge.h, without
- * any effect. Any thread. */
+/* Decides about one change, given the host's entry at its path: the rules of merge.h, without any
+ * effect. Any thread. */
 #ifndef BERTH_WORKSPACE_MERGE_DECIDE_H
 #define BERTH_WORKSPACE_MERGE_DECIDE_H
 

@@ -1,3 +1,4 @@
+/* Writes the journal of a merge, and cleans up after one that died. */
 #define _GNU_SOURCE
 #include "workspace/merge_journal.h"
 

@@ -1,3 +1,4 @@
+/* The host's side of a merge: looks at paths, makes directories, and keeps entries aside. */
 #define _GNU_SOURCE
 #include "workspace/merge_parts.h"
 
@@ -120,8 +121,8 @@ static int64_t moved_ns(const struct merge *m, const char *dir)
         return last;
 }
 
-/* What lies in a directory that was moved is as old as it was where it came from, and still not
- * what was staged under this name. */
+/* Files in a directory that was moved keep their times, and are still not what was staged under
+ * this name. */
 static int64_t dir_moved_ns(struct merge *m)
 {
         if (!m->dir_moved_known)
@@ -183,9 +184,9 @@ static bool is_empty(int dir)
         return empty;
 }
 
-/* By a descriptor, and only what we made: whoever the directory belongs to could have moved
- * something of ours there. A directory that has something in it is not the new one, and a link is
- * worth no more than its name. */
+/* By a descriptor, and only what we made: the owner of the directory could have moved something of
+ * ours there. A directory that has something in it is not the new one, and a link is worth no more
+ * than its name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
@@ -332,8 +333,8 @@ static bool is_same_file(int dir, const char *name, const struct stat *ours)
                st.st_dev == ours->st_dev;
 }
 
-/* Conflicts by their path. The paths are somebody else's: with a key that he does not know they do
- * not fall into one slot. */
+/* Conflicts by their path. The place chose the paths: with a key that it does not know they do not
+ * fall into one slot. */
 static struct merge_conflict **conflict_slot(const struct merge *m, const char *path)
 {
         uint8_t hash[crypto_shorthash_BYTES];
@@ -439,7 +440,7 @@ static void kept_path(const char *dir_path, const char *name, char *ret, size_t 
         snprintf(ret, size, "%s%s%s", dir_path, *dir_path ? "/" : "", name);
 }
 
-/* What has two names already needs no second one; to vacate the path, one of them goes. */
+/* A file that has two names already needs no second one; to vacate the path, one of them goes. */
 static int settle_kept(int dir, const char *name, bool vacate, struct err *err)
 {
         if (vacate && unlinkat(dir, name, 0) < 0 && errno != ENOENT)

@@ -77,7 +77,7 @@ struct merge {
 
 /* The directory that holds `path`: 1 and a borrowed descriptor, 0 when there is none, ERR_*. */
 int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *err);
-/* The same, made where it is missing; what is in the way is kept aside. */
+/* The same, made where it is missing; an entry in the way is kept aside. */
 int merge_make_parent(struct merge *m, const char *path, int *ret_dir, struct err *err);
 const char *merge_name_of(const char *path);
 /* The directory part of a path; "" at the root. */
@@ -91,9 +91,9 @@ bool merge_is_same_stat(const struct stat *a, const struct stat *b);
 int merge_keep_aside(struct merge *m, const char *path, bool vacate, struct err *err);
 
 void merge_report_conflict(struct merge *m, const char *path, const char *kept);
-/* What is made belongs to whom the options say: a directory, or a link. */
+/* Give what was made, a directory or a link, to the owner that the options name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err);
-/* ERR_CONFLICT, for what is not what it was. */
+/* ERR_CONFLICT, for an entry that has changed. */
 int merge_replaced(const char *name, struct err *err);
 void merge_touch(struct merge *m, const char *dir_path);
 void merge_forget_dir(struct merge *m);
@@ -102,7 +102,7 @@ int merge_clean(struct merge *m, struct err *err);
 
 /* merge_step.c */
 
-/* What a step comes to, for the report. */
+/* Count the outcome of a step for the report. */
 void merge_count(struct merge *m, const struct change *c, enum merge_what what, bool was_there);
 
 struct merge_step *merge_step_new(const struct change *c, const struct merge_look *look,

@@ -1,3 +1,4 @@
+/* Carries out what the merge decided, a batch at a time. */
 #define _GNU_SOURCE
 #include "workspace/merge_parts.h"
 
@@ -154,8 +155,8 @@ int merge_step_prepare(struct merge *m, struct merge_step *s, struct err *err)
 
 /* Taking a step */
 
-/* Whoever worked on the path since it was decided is not overwritten: it is decided again. What is
- * in a directory is not told by its times. */
+/* Work on the path since it was decided is not overwritten: the path is decided again. The times of
+ * a directory do not tell what is in it. */
 static int look_again(struct merge *m, struct merge_step *s, int dir, struct err *err)
 {
         const char *name = merge_name_of(s->change.now.path);
@@ -204,7 +205,7 @@ static int remove_ours(struct merge *m, struct merge_step *s, int dir, struct er
 }
 
 /* By a descriptor that needs no right to read and follows nothing, and only of the file that was
- * looked at or made: another that is there by now may be one that nobody else is to read. */
+ * looked at or made: another file that is there by now may be private. */
 static int set_mode(int dir, const char *name, dev_t dev, ino_t ino, uint32_t mode, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -252,7 +253,7 @@ static int vacate_dir(struct merge *m, struct merge_step *s, int dir, struct err
         return merge_keep_aside(m, path, true, err);
 }
 
-/* 1: done; 0: somebody put something there meanwhile. */
+/* 1: done; 0: something else is there by now. */
 static int give_name(struct merge *m, struct merge_step *s, bool replace, struct err *err)
 {
         const char *path = s->change.now.path, *name = merge_name_of(path);
@@ -361,7 +362,7 @@ static int sync_temp(struct merge *m, const struct merge_step *s, struct err *er
         return 0;
 }
 
-/* What waits has been written as well; it is synced again with the batch that it joins. */
+/* A waiting step has been written as well; it is synced again with the batch that it joins. */
 static int sync_batch(struct merge *m, struct err *err)
 {
         int r = merge_journal_sync(&m->journal, err);
@@ -423,7 +424,7 @@ int merge_sync_touched(struct merge *m, struct err *err)
                 int r = path_open_plain(m->root, path, O_RDONLY | O_DIRECTORY, 0, &fd, err);
 
                 if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_UNPROCESSABLE)
-                        continue; /* removed by a later step, or by somebody else */
+                        continue; /* removed by a later step, or by another process */
                 if (r < 0)
                         return r;
                 if (fsync(fd) < 0)

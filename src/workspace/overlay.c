@@ -1,3 +1,4 @@
+/* Reads the upper layer of an overlay as changes. */
 #define _GNU_SOURCE
 #include "workspace/overlay.h"
 
@@ -18,7 +19,7 @@
 /* One directory that is being walked, in one layer or both. */
 struct frame {
         int upper, lower; /* -1: not there */
-        bool replaces;    /* what the lower one has is gone unless the upper one has it too */
+        bool replaces;    /* entries of the lower one are gone unless the upper one has them too */
         size_t path_len;  /* of the directory's own path; 0: the root */
         char **names;     /* of both, sorted */
         size_t n, at;
@@ -173,7 +174,7 @@ static int add_change(struct walk *w, const struct change *c, struct err *err)
         return 0;
 }
 
-/* What it was when it was staged, as far as the lower layer tells. */
+/* Fill in what the entry was when it was staged, as far as the lower layer tells. */
 static void set_was(const struct walk *w, struct change *c, const struct tree_entry *lower)
 {
         c->was_by_time = w->layers->staged_ns != 0;
@@ -259,7 +260,7 @@ static int open_below(const struct frame *f, const char *name, const struct belo
         return 0;
 }
 
-/* What lies beneath a directory that is not there any more. */
+/* The entries beneath a directory that is not there any more. */
 static int gone_beneath(struct walk *w, const struct frame *f, const char *name,
                         const struct below *below, struct err *err)
 {
@@ -273,7 +274,7 @@ static int gone(struct walk *w, const struct frame *f, const char *name, struct 
         struct below below;
         int r = look_below(w, f, name, NULL, &below, err);
 
-        /* What cannot be read below, or is mounted there, was not theirs to delete. */
+        /* An entry that cannot be read below, or is mounted there, was not theirs to delete. */
         if (r < 0 || !below.there || below.entry.kind == TREE_UNKNOWN)
                 return r;
         r = add_delete(w, &below.entry, err);
@@ -329,8 +330,8 @@ static int take_hole(struct walk *w, const struct stat *st, struct err *err)
         return size <= there ? 0 : budget_take(w->layers->budget, 0, size - there, w->path, err);
 }
 
-/* 1 with what has the name in a layer, 0 when nothing has. What cannot be looked at was not deleted
- * by anybody. */
+/* 1 with what has the name in a layer, 0 when nothing has. An entry that cannot be looked at does
+ * not count as deleted. */
 static int look_in_layer(int fd, const char *name, struct stat *ret, struct err *err)
 {
         if (fd < 0)
@@ -357,7 +358,7 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
         struct stat st;
         int r = is_never_below(w, f, name, err);
 
-        if (r != 0) /* hidden by us, deleted by nobody */
+        if (r != 0) /* hidden by us, not deleted */
                 return MIN(r, 0);
         r = look_in_layer(f->upper, name, &st, err);
         if (r <= 0)

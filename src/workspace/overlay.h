@@ -1,7 +1,7 @@
 /* The upper layer of an overlay as a change set (change.h): whiteouts are deletions, opaque
  * directories replace what is beneath them. What a sandbox wrote: nothing in it is trusted, nothing
- * is followed, devices and the like are left out. The sandbox may go on writing meanwhile: who
- * copies content compares it with the hash that the change has.
+ * is followed, devices and the like are left out. The sandbox may go on writing meanwhile: code
+ * that copies content compares it with the hash that the change has.
  *
  * Blocking; operation threads. */
 #ifndef BERTH_WORKSPACE_OVERLAY_H
@@ -15,14 +15,15 @@ struct overlay_layers {
         int upper_fd; /* what was written */
         int lower_fd; /* the directory below it, as it is now */
         /* The directory below is the host's own, which others change too: what it was is told by
-         * its change time. 0: it is a copy of ours that nobody changes, and the baseline itself. */
+         * its change time. 0: it is a copy of ours that does not change, and the baseline
+         * itself. */
         int64_t staged_ns;
-        /* The upper layer as the last restore took it over; NULL: there was none. What is still the
-         * same is no change. */
+        /* The upper layer as the last restore took it over; NULL: there was none. An entry that is
+         * still the same is no change. */
         struct tree_source *applied;
         const struct excludes *excludes;
-        /* Holes in files are taken from it: what was really written is bounded by the disk of the
-         * place, but reading a hole takes as long as it is said to be. May be NULL. */
+        /* Holes in files are taken from it: the disk of the place bounds the bytes that were really
+         * written, but reading a hole takes time in proportion to its stated size. May be NULL. */
         struct budget *budget;
         /* Where to keep the manifest of the upper layer, for the next time. */
         int manifest_dir;

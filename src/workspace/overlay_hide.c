@@ -1,3 +1,4 @@
+/* Hides excluded paths of the lower layer by whiteouts in the upper one. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +16,7 @@
 struct hiding {
         int upper_fd, lower_fd;
         const struct excludes *excludes;
-        uid_t owner; /* whom the upper layer belongs to, and what is made in it */
+        uid_t owner; /* the owner of the upper layer, and of what is made in it */
         gid_t group;
         char path[TREE_MAX_PATH + 1];
 };
@@ -38,7 +39,7 @@ static int make_parent(const struct hiding *h, const char *name, int upper, int 
         return *ret < 0 ? -1 : 0;
 }
 
-/* What is not there below needs no hiding; a link on the way is not followed. */
+/* A path that is not there below needs no hiding; a link on the way is not followed. */
 static int hide_path(const struct hiding *h, const char *path)
 {
         CLEAN(cleanup_fd) int upper = openat(h->upper_fd, ".", OPEN_DIR);

@@ -1,3 +1,4 @@
+/* Switches the rights of a thread to those of a workspace's owner, and back. */
 #define _GNU_SOURCE
 #include "workspace/owner.h"
 
@@ -29,7 +30,7 @@ int owner_enter(const struct owner *o)
         return -1;
 }
 
-/* A thread that stayed somebody else would fail at everything that it does from here on. */
+/* A thread that kept another user's rights would fail at everything that it does from here on. */
 void owner_leave(const struct owner *o)
 {
         int e = errno;

@@ -1,9 +1,10 @@
 /* With whose rights the files of a workspace are read.
  *
- * Whoever owns a directory can move files of others into it that he cannot read. A daemon of root's
- * would read them, and show them in a place. So it opens what it stages with the rights of the
- * directory's owner; the kernel decides, and what he cannot read is unreadable, as it is for a
- * daemon of his own. Rights for files are a thread's, so other threads keep theirs. */
+ * The owner of a directory can move files of other users into it that the owner cannot read. A
+ * daemon that is root would read them, and show them in a place. So it opens what it stages with
+ * the rights of the directory's owner; the kernel decides, and a file that the owner cannot read is
+ * unreadable, as it is for a daemon that the owner runs. Rights for files belong to a thread, so
+ * other threads keep theirs. */
 #ifndef BERTH_WORKSPACE_OWNER_H
 #define BERTH_WORKSPACE_OWNER_H
 
@@ -24,8 +25,8 @@ struct owner {
  * ours, or we are not root. */
 int owner_find(int dir_fd, struct owner *store, const struct owner **ret, struct err *err);
 
-/* The calling thread opens files with his rights until owner_leave(); NULL: with its own. -1 with
- * errno when it may not become him. */
+/* The calling thread opens files with the owner's rights until owner_leave(); NULL: with its own.
+ * -1 with errno when it may not take those rights. */
 int owner_enter(const struct owner *o);
 void owner_leave(const struct owner *o);
 

@@ -1,3 +1,4 @@
+/* Whether a workspace is read with the rights of its owner, and which groups the owner has. */
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -9,7 +10,7 @@
 
 #define NO_GROUP 65534 /* of a user that the machine does not know */
 
-/* The groups that he has when he signs in, as in rt/become.c. */
+/* The groups that the owner has at sign-in, as in rt/become.c. */
 static void find_groups(struct owner *o)
 {
         char text[16384];

@@ -1,3 +1,4 @@
+/* Opens `.paperclip-runtime` without following a link, and decides which paths are in it. */
 #define _GNU_SOURCE
 #include "workspace/runtime_dir.h"
 

@@ -1,5 +1,5 @@
-/* `.paperclip-runtime`: what we keep beside the work. Whoever works there may write to it, so from
- * there on a path is opened without following a link. Any thread. */
+/* `.paperclip-runtime`: what we keep beside the work. The agent may write to it, so from there on a
+ * path is opened without following a link. Any thread. */
 #ifndef BERTH_WORKSPACE_RUNTIME_DIR_H
 #define BERTH_WORKSPACE_RUNTIME_DIR_H
 

@@ -1,3 +1,4 @@
+/* The walk of a scan: entries in order, files hashed by several threads. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -95,7 +96,7 @@ static int64_t now_ns(const struct scan *s)
         return (int64_t)t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/* A slot that this thread has taken; nobody else touches it. */
+/* A slot that this thread has taken; no other thread touches it. */
 static int read_slot(struct scan *s, struct slot *slot, const struct file_reader *how,
                      uint64_t *ret_bytes, struct err *err)
 {

@@ -4,8 +4,8 @@
  * window, so memory does not grow with the tree. Nothing is followed: every step is an open of one
  * name in the directory before it.
  *
- *   - What cannot be read comes as TREE_UNKNOWN, so that nobody takes it for deleted. So do mount
- *     points: what is mounted in a workspace is not part of it, as in an overlay. So does what is
+ *   - An entry that cannot be read comes as TREE_UNKNOWN, so that it is not taken for deleted. So
+ *     do mount points: a mount in a workspace is not part of it, as in an overlay. So does what is
  *     never part of a tree (excludes.never).
  *   - Sockets, FIFOs and devices are left out and counted; they are never opened.
  *   - A file that changes while it is read is read again, and taken as it is after the third time.
@@ -68,7 +68,7 @@ struct scan_options {
 
 struct scan_skipped {
         uint64_t special;    /* sockets, FIFOs, devices */
-        uint64_t unreadable; /* what is TREE_UNKNOWN */
+        uint64_t unreadable; /* entries that are TREE_UNKNOWN */
         uint64_t too_long;   /* paths beyond the limits: in no manifest of either side */
         char first_unreadable[256];
 };
@@ -103,9 +103,9 @@ struct tree_source *manifest_source(struct manifest_file *m);
 void manifest_close(struct manifest_file *m);
 
 /* Walk two trees side by side, how it was and how it is; fn is called, in order, for every path
- * that is not the same (tree_same()) in both, with NULL for a side that has none. What is unknown
- * now, and all beneath it, is no difference; what was unknown is as if it had not been there. So fn
- * never sees TREE_UNKNOWN. Less than 0 from fn ends it. */
+ * that is not the same (tree_same()) in both, with NULL for a side that has none. An entry that is
+ * unknown now, and all beneath it, is no difference; an entry that was unknown counts as if it had
+ * not been there. So fn never sees TREE_UNKNOWN. Less than 0 from fn ends it. */
 typedef int (*tree_diff_fn)(void *ctx, const struct tree_entry *was, const struct tree_entry *now,
                             struct err *err);
 int tree_diff(struct tree_source *was, struct tree_source *now, tree_diff_fn fn, void *ctx,

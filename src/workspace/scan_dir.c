@@ -1,3 +1,4 @@
+/* Reads the names of a directory in order, and shares its descriptor. */
 #define _GNU_SOURCE
 #include "workspace/scan_dir.h"
 #include "workspace/owner.h"

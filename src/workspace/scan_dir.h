@@ -1,5 +1,5 @@
-/* A directory that is being walked: its descriptor, which those who still read files in it share,
- * and its names in order. As scan.h. */
+/* A directory that is being walked: its descriptor, which the threads that still read files in it
+ * share, and its names in order. As scan.h. */
 #ifndef BERTH_WORKSPACE_SCAN_DIR_H
 #define BERTH_WORKSPACE_SCAN_DIR_H
 

@@ -1,3 +1,4 @@
+/* What one name stands for, and the hash of one file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

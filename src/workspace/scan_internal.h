@@ -31,7 +31,8 @@ struct look {
  * say nothing of the name (out_of_means()). */
 int look_at(int dir, const char *name, struct look *ret, struct err *err);
 
-/* Whether it is us who lack something: then nothing is known, and nothing may be concluded. */
+/* Whether the failure is a shortage on our side: then nothing is known, and nothing may be
+ * concluded. */
 bool out_of_means(int errno_value);
 
 /* The target of a link: its length, 0 when it is none any more or does not fit. */

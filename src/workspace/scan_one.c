@@ -1,3 +1,4 @@
+/* Scans a single path. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

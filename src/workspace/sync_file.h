@@ -37,7 +37,8 @@ int sync_out_small(struct sync_io *io, uint32_t slot, int fd, const struct tree_
 /* All of a large one: BIG, DATA, BIG_END. */
 int sync_out_whole(struct sync_io *io, uint32_t slot, int fd, const struct tree_entry *entry,
                    struct sync_sent *ret, struct err *err);
-/* BIG and its chunks; `o` is ready for the answer. o->fd is the caller's, o->hash what it is. */
+/* BIG and its chunks; `o` is ready for the answer. o->fd belongs to the caller; o->hash is the hash
+ * of its content. */
 int sync_out_offer(struct sync_io *io, struct sync_out *o, const struct tree_entry *entry,
                    struct err *err);
 /* The chunks that the bitmap asks for, and BIG_END. */

@@ -250,8 +250,8 @@ int sync_in_data(struct sync_in *in, const struct sync_msg *m, struct err *err)
         return write_at(in->fd, m->blob.p, m->blob.len, m->offset, err);
 }
 
-/* Only what came is looked at: what is said to be there and did not come is not what the sender
- * says. */
+/* Only content that came is looked at: content that was announced and did not come does not match
+ * what the sender says. */
 int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *end, struct err *err)
 {
         uint8_t hash[TREE_HASH];

@@ -1,3 +1,4 @@
+/* Sends and receives compressed messages. */
 #include "workspace/sync_io.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Pulling: the other side's manifest becomes `next`; what differs from the baseline is asked for
- * and goes into the bundle. Changes wait in a queue, in order, until their content is there; some
+/* Pulling: the other side's manifest becomes `next`; files that differ from the baseline are asked
+ * for and go into the bundle. Changes wait in a queue, in order, until their content is there; some
  * hundred are asked for at a time, of large files a few. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define MAX_TRIES 4
 
 /* ASKED: nothing came yet. COMING: a large one. CHUNKS: they are known, and what we lack is to be
- * said. AGAIN: what came is something else. READY: the bundle has it. */
+ * said. AGAIN: other bytes came than were announced. READY: the bundle has it. */
 enum wait_state { WAIT_READY, WAIT_ASKED, WAIT_COMING, WAIT_CHUNKS, WAIT_AGAIN, WAIT_GONE };
 
 struct waiting {

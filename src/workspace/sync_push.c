@@ -27,7 +27,7 @@ struct push_slot {
 
 struct push {
         struct sync_session s;
-        struct tree_source walk; /* what the baseline is written from */
+        struct tree_source walk; /* the source that the baseline is written from */
         struct tree_source *local;
         struct sync_manifest remote;
         struct tree_entry r;
@@ -75,7 +75,7 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
         return 0;
 }
 
-/* What arrived was something else: the file changed while its chunks were sent. */
+/* Other bytes arrived than were announced: the file changed while its chunks were sent. */
 static int send_again(struct push *p, struct push_slot *k, struct err *err)
 {
         struct sync_sent sent;
@@ -297,7 +297,7 @@ static int remove_remote(struct push *p, struct err *err)
 }
 
 /* The path and what is beneath it: a file takes the place of a directory, and all goes with it; or
- * nobody knows what is here, and all stays. */
+ * it is unknown what is here, and all stays. */
 static int skip_remote(struct push *p, const char *path, struct err *err)
 {
         int r = 0;

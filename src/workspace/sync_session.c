@@ -1,3 +1,4 @@
+/* Opens a transfer, reads the other side's manifest, and corrects it. */
 #define _GNU_SOURCE
 #include "workspace/sync_session.h"
 
@@ -48,7 +49,7 @@ int sync_result(int r, struct err *err)
         return r == ERR_INVALID ? err_wrap(err, ERR_PROVIDER, "The file worker") : MIN(r, 0);
 }
 
-/* What is no manifest is not kept: a few bytes on the wire may be gigabytes of nonsense. */
+/* Bytes that are no manifest are not kept: a few bytes on the wire may be gigabytes of nonsense. */
 static int check_piece(struct sync_session *s, struct frame_bytes piece, struct err *err)
 {
         struct tree_entry entry;
@@ -116,7 +117,7 @@ static int on_message(void *ctx, const struct sync_msg *m, struct err *err)
         }
 }
 
-/* What is preserved is left out like what is excluded. */
+/* Preserved paths are left out like excluded ones. */
 static void join_excludes(struct sync_session *s)
 {
         const char *const *lists[] = { s->options->excludes ? s->options->excludes->patterns : NULL,

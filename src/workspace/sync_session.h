@@ -58,7 +58,7 @@ struct sync_manifest {
 void sync_manifest_init(struct sync_manifest *m, const struct sync_session *s);
 void sync_manifest_done(struct sync_manifest *m);
 
-/* What turned out to be different from what a manifest says. */
+/* Entries that turned out to differ from what a manifest says. */
 struct sync_fix {
         bool gone;
         size_t number;         /* of two for one path, the later one counts */

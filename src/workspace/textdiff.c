@@ -1,3 +1,4 @@
+/* Computes and writes a unified diff of two texts. */
 #include "workspace/textdiff.h"
 
 #include <sodium.h>
@@ -76,7 +77,7 @@ struct table {
                 uint32_t id;
         } * slots;
         size_t size, used;
-        unsigned char key[crypto_shorthash_KEYBYTES]; /* nobody can choose lines that collide */
+        unsigned char key[crypto_shorthash_KEYBYTES]; /* so that no chosen lines collide */
 };
 
 static size_t hash_line(const struct table *t, const char *p, size_t len)

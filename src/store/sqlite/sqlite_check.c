@@ -1,3 +1,4 @@
+/* Checks a SQLite file for damage, table by table, and copies one. */
 #define _GNU_SOURCE
 #include "store/sqlite/sqlite_check.h"
 
@@ -8,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-/* What is read through in a few milliseconds. */
+/* The size of a database that is read through in a few milliseconds. */
 #define SMALL_BYTES ((int64_t)4 << 20)
 /* The rest after a table of a scrub, by the time that the table took. */
 #define REST_FACTOR 4
@@ -172,7 +173,7 @@ int sqlite_copy(struct sqlite_conn *from, const char *to, struct err *err)
         r = sqlite3_open_v2(to, &copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, NULL);
         r = r == SQLITE_OK ? copy_pages(sqlite_conn_handle(from), copy, err)
                            : sqlite_error(copy, r, err);
-        /* One file: whoever reads it needs no log beside it. */
+        /* One file: a reader needs no log beside it. */
         if (r >= 0 &&
             sqlite3_exec(copy, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL) != SQLITE_OK)
                 r = sqlite_error(copy, sqlite3_errcode(copy), err);

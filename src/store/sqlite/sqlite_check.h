@@ -14,8 +14,8 @@ typedef void (*sqlite_finding_fn)(void *ctx, const char *text);
 int sqlite_check_small(struct sqlite_conn *c, bool *ret_checked, struct err *err);
 
 /* Structure, indexes and constraints of one table after the other, with a rest after each, so that
- * neither the log grows for long nor anybody else waits for the disk. ERR_CORRUPT with the first
- * finding; the operation's end otherwise. */
+ * the log does not grow for long and other work does not wait for the disk. ERR_CORRUPT with the
+ * first finding; the operation's end otherwise. */
 int sqlite_check_tables(const char *path, const struct op *op, struct err *err);
 
 /* Everything that SQLite can say about the file; then, about references between rows. The number of

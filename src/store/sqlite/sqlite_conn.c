@@ -1,3 +1,4 @@
+/* Opens a SQLite connection, runs its statements, and maps SQLite's errors to ours. */
 #include "store/sqlite/sqlite_conn.h"
 
 #include <stdio.h>
@@ -55,7 +56,8 @@ int sqlite_error(sqlite3 *handle, int code, struct err *err)
         }
 }
 
-/* As sqlite_error(). What it means for the file is noted, whatever the caller makes of the error.
+/* As sqlite_error(). Note what the error means for the file, whatever the caller makes of the
+ * error.
  */
 static int conn_error(struct sqlite_conn *c, int code, struct err *err)
 {

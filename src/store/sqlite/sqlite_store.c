@@ -6,8 +6,8 @@
  * with the speed of fdatasync. A function that fails rolls back to its savepoint; if the commit
  * itself fails, the whole group fails and nothing of it happened.
  *
- * Who finds nobody writing writes by himself, on his own thread: a group of one without the way to
- * the writer and back, which takes as long as a fast disk.
+ * A caller that finds no writer at work writes by itself, on its own thread: a group of one without
+ * the way to the writer and back, which takes as long as a fast disk.
  *
  * Readers take a connection from a stack and put it back; write-ahead logging lets them run beside
  * the writer. */
@@ -54,12 +54,12 @@ struct sqlite_store {
         pthread_cond_t work;
         pthread_t thread;
         struct write_job *head, **tail;
-        bool writing; /* somebody uses `writer` */
+        bool writing; /* a thread uses `writer` */
         bool stopping;
         struct sqlite_conn *writer;
 
         pthread_mutex_t readers_lock;
-        struct sqlite_conn **readers; /* that nobody uses now */
+        struct sqlite_conn **readers; /* that are not in use now */
         size_t n_readers;
 };
 
@@ -105,7 +105,7 @@ static int check_transaction(struct sqlite_store *s, const struct write_job *job
                        job->result < 0 ? job->err->msg : "The database gave the transaction up.");
 }
 
-/* A commit that failed is nobody's commit: everybody in the group gets its error. */
+/* A commit that failed counts for no job: every job in the group gets its error. */
 static void fail_group(struct write_job *group, int code, const struct err *cause)
 {
         for (struct write_job *job = group; job; job = job->next) {
@@ -222,7 +222,7 @@ static int wait_for_job(struct sqlite_store *s, const struct op *op, struct writ
         return job->result;
 }
 
-/* Nobody writes and nobody waits. With the lock held, which is let go of meanwhile. */
+/* No job writes and no job waits. With the lock held, which is let go of meanwhile. */
 static int write_here(struct sqlite_store *s, const struct op *op, struct write_job *job)
 {
         int r = op_check(op, job->err);
@@ -389,8 +389,8 @@ static int run_migrations(struct sqlite_store *s, struct err *err)
         return sqlite_conn_run(s->writer, "COMMIT", err);
 }
 
-/* The database holds digests of tokens and sealed secrets: nobody else's to read. SQLite gives its
- * journal files the mode of the main file. */
+/* The database holds digests of tokens and sealed secrets: no other user may read it. SQLite gives
+ * its journal files the mode of the main file. */
 static int create_private(const char *path, struct err *err)
 {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
