@@ -15,6 +15,7 @@ import time
 import uuid
 
 from berthtest import BUILD, wait_until
+from exectest import process_state
 
 POWERCUT = BUILD / "test/harness/libpowercut.so"
 LONG = 1.5  # the longest that something is broken, in seconds
@@ -121,9 +122,18 @@ class Faults:
         self.touch(kind, "*")
         boxes = self.world.supervisors()
         commands = self.world.commands()
+        workers = dict.fromkeys(self.world.workers())
         self.world.down()
-        for pid in {**boxes, **commands, **self.world.supervisors()}:
-            send(pid, signal.SIGKILL)
+        # Until they have ended: one that was begun meanwhile, or is still dying, would write to a disk that is cut off.
+        left, until = {**boxes, **commands, **workers}, time.monotonic() + 10
+        while True:
+            left = {**left, **self.world.supervisors(), **self.world.commands()}
+            for pid in left:
+                send(pid, signal.SIGKILL)
+            left = {pid: what for pid, what in left.items() if process_state(pid) not in (None, "Z")}
+            if not left or time.monotonic() > until:
+                break
+            time.sleep(0.01)
         if self.world.fixture:
             self.world.fixture.kill_sessions()
         self.touch(kind, "*")  # what was begun since is gone, too
