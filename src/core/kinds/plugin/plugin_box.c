@@ -253,7 +253,7 @@ static bool is_yes_or_no(const char *word)
 
 static int is_alive(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
-        const char *word;
+        const char *word = "";
         int r = ask(op, rt, place, "alive", NULL, &word, err);
 
         if (r == ERR_NOT_FOUND) /* the place is gone, or is not what it was */
@@ -269,7 +269,7 @@ static int put_and_record(struct op *op, struct runtime *rt, const struct plugin
 static int ensure(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
         struct plugin_lease l;
-        const char *word;
+        const char *word = "";
         int r = ask(op, rt, place, "ensure", NULL, &word, err);
 
         /* The sandbox may have been made anew. */
@@ -287,7 +287,7 @@ static int ensure(struct op *op, struct runtime *rt, const struct place *place, 
 static int bury(struct op *op, struct runtime *rt, const struct place *place,
                 const char *const *execs, struct err *err)
 {
-        const char *word;
+        const char *word = "";
         int r = ask(op, rt, place, "bury", execs, &word, err);
 
         if (r == ERR_NOT_FOUND) {
@@ -353,7 +353,7 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
                        json_t **ret_box, struct err *err)
 {
         struct plugin_box box;
-        const char *word;
+        const char *word = "";
         int r = plugin_box_put(op, rt, l, ret_box, err);
 
         if (r < 0)
