@@ -202,6 +202,8 @@ int call_take_lane(struct call *c, struct err *err)
                                  .id = c->params[0] ? c->params[0] : "" };
         int r = 0;
 
+        if (!s.thing || !s.thing->find)
+                return 1; /* it has no lane */
         if (s.thing->is_plugin && c->actor.type != ACTOR_NONE)
                 r = call_read_body(c, err);
         if (r >= 0)
