@@ -22,7 +22,8 @@ SEED ?=
 T ?=
 
 # Sanitizers make compilers see ghosts; warnings are the plain build's business.
-SANITIZED = -Db_lundef=false -Doptimization=1 -Dwerror=false -Dc_args=-w
+# Lines are all that their reports need of debugging information.
+SANITIZED = -Db_lundef=false -Doptimization=1 -Dwerror=false -Dc_args='-w -g1'
 
 all:
 	@scripts/setup build
@@ -43,12 +44,12 @@ test:
 
 asan:
 	@scripts/setup test
-	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED)
+	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED) -- $$(test/run --targets $(if $(T),-k '$(T)') $(TEST_FLAGS))
 	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 tsan:
 	@scripts/setup test
-	@scripts/build build-tsan -Db_sanitize=thread $(SANITIZED)
+	@scripts/build build-tsan -Db_sanitize=thread $(SANITIZED) -- $$(test/run --targets $(if $(T),-k '$(T)') $(TEST_FLAGS))
 	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 valgrind:
