@@ -6,6 +6,7 @@
 #   make test [T=pattern]   unit and black-box tests; the last line counts them (TEST_FLAGS: see test/run -h)
 #   make asan, make tsan    the same under sanitizers
 #   make bench [ONLY=group] the benchmarks: start, leases, http, exec, sandbox, plugin, page, growth
+#   make count              what the hot paths cost in system calls, beside what they cost before (bench/counts.txt)
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
 #   make fuzz [SECONDS=20]  every fuzz target, for so long each
 #   make soak [SECONDS=120] [SEED=n]  clients at work while everything beneath the daemon breaks (test/soak/soak.py)
@@ -62,6 +63,11 @@ bench:
 	@scripts/build build
 	@bench/run --build build $(if $(ONLY),--only $(ONLY))
 
+count:
+	@scripts/setup count
+	@scripts/build build -- berth berth-box
+	@bench/count --check
+
 soak:
 	@scripts/setup test
 	@scripts/build build
@@ -99,4 +105,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all box-arm64 run test asan tsan valgrind bench soak fuzz nightly lint format format-check assertions install clean
+.PHONY: all box-arm64 run test asan tsan valgrind bench count soak fuzz nightly lint format format-check assertions install clean
