@@ -1,7 +1,6 @@
-/* Routes of companies and their members. */
+/* Routes of companies. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/access/member.h"
 #include "core/companies/company.h"
 
 static int show(void *ctx, const struct company *company)
@@ -52,15 +51,6 @@ static int archive(struct call *c, struct err *err)
         return answer_company(c, r, &company);
 }
 
-static int patch_permissions(struct call *c, struct err *err)
-{
-        int r = call_uuid(c, 1, "Member not found", err);
-
-        return r < 0 ? r
-                     : member_set_permissions(c->op, c->rt, c->params[0], c->params[1], c->body,
-                                              &c->out, err);
-}
-
 const struct route routes_companies[] = {
         { "GET", "/api/companies", .fn = list_companies },
         { "POST", "/api/companies", .fn = create, .status = 201 },
@@ -71,7 +61,5 @@ const struct route routes_companies[] = {
         { "DELETE", "/api/companies/:id", .end_of = company_delete },
         { "POST", "/api/companies/:id/exports/preview", .write_of = company_export_preview,
           .flags = ROUTE_BODY_FREE },
-        { "GET", "/api/companies/:id/members", .write_of = member_list },
-        { "PATCH", "/api/companies/:id/members/:member/permissions", .fn = patch_permissions },
         { 0 },
 };

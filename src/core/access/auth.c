@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/run_token.h"
+#include "store/companies.h"
 
 void auth_new_token(const char *prefix, char ret[TOKEN_MAX])
 {
@@ -66,23 +67,18 @@ int auth_refuse_stranger(bool is_known, struct err *err)
                                   "not tell which user this connection belongs to.");
 }
 
-struct lookup {
-        struct op *op;
-        const char *digest;
-        struct actor *actor;
-};
-
-static int board_actor(struct db *db, struct lookup *q, struct err *err)
+static int board_key_actor(struct db *db, struct op *op, const char *digest, struct actor *ret,
+                           struct err *err)
 {
         struct board_key key;
         struct user user;
-        int r = board_keys_by_token(db, q->digest, clock_wall_us(), q->op->arena, &key, err);
+        int r = board_keys_by_token(db, digest, clock_wall_us(), op->arena, &key, err);
 
         if (r >= 0)
-                r = users_get(db, key.user_id, q->op->arena, &user, err);
+                r = users_get(db, key.user_id, op->arena, &user, err);
         if (r < 0)
                 return r;
-        *q->actor = (struct actor){
+        *ret = (struct actor){
                 .type = ACTOR_BOARD,
                 .source = SOURCE_BOARD_KEY,
                 .user_id = user.id,
@@ -116,129 +112,101 @@ static int be_agent(struct db *db, struct op *op, const char *agent_id, struct a
         return 0;
 }
 
-static int agent_actor(struct db *db, struct lookup *q, struct err *err)
+static int agent_key_actor(struct db *db, struct op *op, const char *digest, struct actor *ret,
+                           struct err *err)
 {
         struct agent_key key;
-        int r = agent_keys_by_token(db, q->digest, q->op->arena, &key, err);
+        int r = agent_keys_by_token(db, digest, op->arena, &key, err);
 
         if (r >= 0)
-                r = be_agent(db, q->op, key.agent_id, q->actor, err);
+                r = be_agent(db, op, key.agent_id, ret, err);
         if (r < 0)
                 return r;
-        q->actor->source = SOURCE_AGENT_KEY;
-        q->actor->key_id = key.id;
-        return 0;
-}
-
-/* Runs */
-
-struct run_lookup {
-        struct op *op;
-        const char *company_id, *agent_id, *run_id;
-        struct actor *actor;
-};
-
-static int look_up_run(struct db *db, void *arg, struct err *err)
-{
-        struct run_lookup *q = arg;
-        struct run run;
-        int r = be_agent(db, q->op, q->agent_id, q->actor, err);
-
-        if (r >= 0)
-                r = runs_get(db, q->run_id, q->op->arena, &run, err);
-        if (r < 0)
-                return r;
-        if (!streq(q->actor->company_id, q->company_id) || !streq(run.agent_id, q->agent_id))
-                return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
-        if (!streq(run.status, RUN_RUNNING))
-                return err_set(err, ERR_UNAUTHORIZED, "Run has ended and cannot authenticate");
-        q->actor->source = SOURCE_AGENT_JWT;
-        q->actor->run_id = run.id;
+        ret->source = SOURCE_AGENT_KEY;
+        ret->key_id = key.id;
         return 0;
 }
 
 int auth_run_actor(struct op *op, struct runtime *rt, const char *company_id, const char *agent_id,
                    const char *run_id, struct actor *ret, struct err *err)
 {
-        struct run_lookup q = { op, company_id, agent_id, run_id, ret };
-        int r = store_read(op, rt->store, look_up_run, &q, err);
-
-        return r == ERR_NOT_FOUND ? err_set(err, ERR_UNAUTHORIZED, "Unauthorized") : r;
-}
-
-static int token_actor(struct op *op, struct runtime *rt, const char *token, struct actor *ret,
-                       struct err *err)
-{
-        struct jwt_claims claims;
-        int r = run_token_verify(rt, token, &claims, err);
-
-        return r < 0 ? r
-                     : auth_run_actor(op, rt, claims.company_id, claims.sub, claims.run_id, ret,
-                                      err);
-}
-
-static int check_run_of_agent(struct db *db, void *arg, struct err *err)
-{
-        const struct run_lookup *q = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct run run;
-        int r = runs_get(db, q->run_id, q->op->arena, &run, err);
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = be_agent(db, op, agent_id, ret, err);
+        if (r >= 0)
+                r = runs_get(db, run_id, op->arena, &run, err);
         if (r == ERR_NOT_FOUND)
-                return 0; /* an unknown run belongs to no other agent */
-        if (r >= 0 && !streq(run.agent_id, q->agent_id))
-                return err_set(err, ERR_FORBIDDEN,
-                               "X-Paperclip-Run-Id names a run of another agent");
-        return r;
+                return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
+        if (r < 0)
+                return r;
+        if (!streq(ret->company_id, company_id) || !streq(run.agent_id, agent_id))
+                return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
+        if (!streq(run.status, RUN_RUNNING))
+                return err_set(err, ERR_UNAUTHORIZED, "Run has ended and cannot authenticate");
+        ret->source = SOURCE_AGENT_JWT;
+        ret->run_id = run.id;
+        return 0;
 }
 
 int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor, const char *run_id,
                    struct err *err)
 {
-        struct run_lookup q = { .op = op, .agent_id = actor->agent_id, .run_id = run_id };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct run run;
         int r;
 
-        if (actor->type != ACTOR_AGENT)
+        if (actor->type != ACTOR_AGENT || (actor->run_id && streq(actor->run_id, run_id)))
                 return 0;
-        if (!actor->run_id)
-                return store_read(op, rt->store, check_run_of_agent, &q, err);
-        if (streq(actor->run_id, run_id))
-                return 0;
-        r = err_set(err, ERR_UNPROCESSABLE,
-                    "X-Paperclip-Run-Id does not match signed agent JWT run_id");
-        err_details(err, xstrdup("{\"code\":\"agent_jwt_run_id_mismatch\"}"));
+        if (actor->run_id) {
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "X-Paperclip-Run-Id does not match signed agent JWT run_id");
+                err_details(err, xstrdup("{\"code\":\"agent_jwt_run_id_mismatch\"}"));
+                return r;
+        }
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = runs_get(db, run_id, op->arena, &run, err);
+        if (r == ERR_NOT_FOUND)
+                return 0; /* an unknown run belongs to no other agent */
+        if (r >= 0 && !streq(run.agent_id, actor->agent_id))
+                return err_set(err, ERR_FORBIDDEN,
+                               "X-Paperclip-Run-Id names a run of another agent");
         return r;
-}
-
-/* Keys */
-
-static int look_up(struct db *db, void *arg, struct err *err)
-{
-        int r = board_actor(db, arg, err);
-
-        return r == ERR_NOT_FOUND ? agent_actor(db, arg, err) : r;
 }
 
 int auth_actor(struct op *op, struct runtime *rt, const char *authorization, bool is_operator,
                struct actor *ret, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         char digest[SHA256_HEX_LEN + 1];
-        struct lookup q = { op, digest, ret };
+        struct jwt_claims claims;
         int r;
 
         if (auth_actor_quick(authorization, is_operator, ret))
                 return 0;
         if (strncasecmp(authorization, "Bearer ", 7) != 0)
                 return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
-        if (rt->run_keys && jwt_is_shaped(authorization + 7))
-                return token_actor(op, rt, authorization + 7, ret, err);
+        if (rt->run_keys && jwt_is_shaped(authorization + 7)) {
+                r = run_token_verify(rt, authorization + 7, &claims, err);
+                return r < 0 ? r
+                             : auth_run_actor(op, rt, claims.company_id, claims.sub, claims.run_id,
+                                              ret, err);
+        }
         auth_hash_token(authorization + 7, digest);
-        r = store_read(op, rt->store, look_up, &q, err);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = board_key_actor(db, op, digest, ret, err);
+        if (r == ERR_NOT_FOUND)
+                r = agent_key_actor(db, op, digest, ret, err);
         return r == ERR_NOT_FOUND ? err_set(err, ERR_UNAUTHORIZED, "Unauthorized") : r;
 }
 
 /* The built-in operator */
 
-static int ensure_operator(struct db *db, void *arg, struct err *err)
+static int operator_insert(struct db *db, void *arg, struct err *err)
 {
         int64_t now = clock_now_us();
         struct user u = {
@@ -253,91 +221,155 @@ static int ensure_operator(struct db *db, void *arg, struct err *err)
         return users_put(db, &u, err);
 }
 
-static int operator_exists(struct db *db, void *arg, struct err *err)
-{
-        struct op *op = arg;
-        struct user u;
-
-        return users_get(db, LOCAL_BOARD_USER, op->arena, &u, err);
-}
-
 int auth_ensure_operator(struct op *op, struct runtime *rt, struct err *err)
 {
-        int r = store_read(op, rt->store, operator_exists, op, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct user user;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = users_get(db, LOCAL_BOARD_USER, op->arena, &user, err);
+        store_read_end(&db);
         if (r != ERR_NOT_FOUND)
                 return r;
         err_clear(err);
-        return store_write(op, rt->store, ensure_operator, NULL, err);
+        return store_write(op, rt->store, operator_insert, NULL, err);
 }
 
-/* The caller's own identity */
+/* -- Board keys: made by an administrator for a user, or by a user for itself ----------------- */
 
-struct me {
+struct key_request {
         struct op *op;
-        struct jw *w;
-        bool companies;
+        const struct board_key_request *asked;
+        struct board_key *key;
+        char *token;
 };
 
-static int show_membership(void *ctx, const struct membership *m)
+/* The user that the key is for: the caller, or a named user that an administrator may create. */
+static int key_user(struct db *db, struct op *op, const struct board_key_request *asked,
+                    struct user *ret, struct err *err)
 {
-        struct me *q = ctx;
+        int r;
 
-        if (q->companies) {
-                if (streq(m->status, "active"))
-                        jw_string(q->w, m->company_id);
-                return 0;
-        }
-        jw_object(q->w);
-        jw_kstring(q->w, "companyId", m->company_id);
-        jw_kstring(q->w, "membershipRole", m->role);
-        jw_kstring(q->w, "status", m->status);
-        jw_object_end(q->w);
-        return 0;
+        if (!asked->user)
+                return users_get(db, op->actor->user_id, op->arena, ret, err);
+        r = users_find_by_name(db, asked->user, op->arena, ret, err);
+        if (r >= 0 && (!asked->admin || ret->is_instance_admin))
+                return r;
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        if (r == ERR_NOT_FOUND)
+                *ret = (struct user){
+                        .id = arena_strdup(op->arena, uuid_new().s),
+                        .name = asked->user,
+                        .created_at = clock_now_us(),
+                };
+        ret->is_instance_admin = asked->admin;
+        ret->updated_at = clock_now_us();
+        return users_put(db, ret, err);
 }
 
-static int write_me(struct db *db, void *arg, struct err *err)
+static int join_company(struct db *db, struct op *op, const struct board_key_request *asked,
+                        const struct user *user, struct err *err)
 {
-        struct me *q = arg;
-        const struct actor *a = q->op->actor;
-        struct user user;
-        int r = users_get(db, a->user_id, q->op->arena, &user, err);
+        struct uuid id = uuid_new();
+        int64_t now = clock_now_us();
+        struct membership m = {
+                .id = id.s,
+                .company_id = asked->company_id,
+                .principal_type = "user",
+                .principal_id = user->id,
+                .role = asked->role ? asked->role : "operator",
+                .status = "active",
+                .created_at = now,
+                .updated_at = now,
+        };
+        struct company ignored;
+        struct membership present;
+        int r = companies_get(db, asked->company_id, op->arena, &ignored, err);
 
         if (r < 0)
                 return r;
-        jw_object(q->w);
-        jw_key(q->w, "user");
-        jw_object(q->w);
-        jw_kstring(q->w, "id", user.id);
-        jw_kstring(q->w, "name", user.name);
-        jw_kstring(q->w, "email", user.email);
-        jw_object_end(q->w);
-        jw_kstring(q->w, "userId", user.id);
-        jw_kbool(q->w, "isInstanceAdmin", a->is_instance_admin);
-        jw_key(q->w, "companyIds");
-        jw_array(q->w);
-        q->companies = true;
-        r = memberships_of_user(db, user.id, q->op->arena, show_membership, q, err);
-        jw_array_end(q->w);
-        jw_key(q->w, "memberships");
-        jw_array(q->w);
-        q->companies = false;
-        if (r >= 0)
-                r = memberships_of_user(db, user.id, q->op->arena, show_membership, q, err);
-        jw_array_end(q->w);
-        jw_kstring(q->w, "source", actor_source_name(a->source));
-        jw_kstring(q->w, "keyId", a->key_id);
-        jw_object_end(q->w);
+        /* A further key for a member does not change the member's role. */
+        r = memberships_get(db, asked->company_id, "user", user->id, op->arena, &present, err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && asked->role)) {
+                err_clear(err);
+                r = memberships_put(db, &m, err);
+        }
+        return r < 0 ? r
+                     : member_put_grants(db, asked->company_id, "user", user->id, &asked->grants,
+                                         err);
+}
+
+static int board_key_insert(struct db *db, void *arg, struct err *err)
+{
+        struct key_request *q = arg;
+        char digest[SHA256_HEX_LEN + 1];
+        struct user user;
+        int r = key_user(db, q->op, q->asked, &user, err);
+
+        if (r >= 0 && q->asked->company_id)
+                r = join_company(db, q->op, q->asked, &user, err);
+        if (r < 0)
+                return r;
+        auth_new_token(BOARD_TOKEN_PREFIX, q->token);
+        auth_hash_token(q->token, digest);
+        *q->key = (struct board_key){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .user_id = user.id,
+                .name = q->asked->name ? q->asked->name : "default",
+                .token_sha256 = arena_strdup(q->op->arena, digest),
+                .expires_at = q->asked->expires_at,
+                .created_at = clock_now_us(),
+        };
+        return board_keys_insert(db, q->key, err);
+}
+
+int auth_create_board_key(struct op *op, struct runtime *rt, const struct board_key_request *req,
+                          struct board_key *ret, char ret_token[TOKEN_MAX], struct err *err)
+{
+        struct key_request q = { op, req, ret, ret_token };
+        bool membership = req->role || req->grants.list;
+        int r = access_board(op->actor, err);
+
+        if (r >= 0 && (req->user || req->admin || membership || req->company_id))
+                r = access_admin(op->actor, "Instance admin access required", err);
+        if (r >= 0 && !req->company_id && membership)
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "membershipRole and grants belong to a company: give "
+                            "requestedCompanyId too");
+        if (r < 0)
+                return r;
+        FAULT("key.create.before");
+        r = store_write(op, rt->store, board_key_insert, &q, err);
+        FAULT("key.create.after");
         return r;
 }
 
-int auth_me(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err)
-{
-        struct jw w;
-        struct me q = { op, &w, false };
+struct revocation {
+        struct op *op;
+        const char *id;
+};
 
-        if (op->actor->type != ACTOR_BOARD)
-                return err_set(err, ERR_UNAUTHORIZED, "Board authentication required");
-        jw_init(&w, ret_json);
-        return store_read(op, rt->store, write_me, &q, err);
+static int board_key_revoke(struct db *db, void *arg, struct err *err)
+{
+        struct revocation *q = arg;
+        const struct actor *a = q->op->actor;
+        int r = board_keys_revoke(db, q->id, a->is_instance_admin ? NULL : a->user_id,
+                                  clock_now_us(), err);
+
+        return r == 0 ? err_set(err, ERR_NOT_FOUND, "Key not found") : r;
+}
+
+int auth_revoke_board_key(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        struct revocation q = { op, id };
+        int r = access_board(op->actor, err);
+
+        if (r < 0)
+                return r;
+        FAULT("key.revoke.before");
+        r = store_write(op, rt->store, board_key_revoke, &q, err);
+        FAULT("key.revoke.after");
+        return r;
 }

@@ -8,8 +8,8 @@
 #ifndef BERTH_CORE_AUTH_H
 #define BERTH_CORE_AUTH_H
 
-#include "codec/json.h"
 #include "core/access/access.h"
+#include "core/access/member.h"
 #include "store/agents.h"
 #include "store/identity.h"
 
@@ -46,14 +46,21 @@ int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor,
 void auth_new_token(const char *prefix, char ret[TOKEN_MAX]);
 void auth_hash_token(const char *token, char ret[SHA256_HEX_LEN + 1]);
 
-/* Board keys. The token is written to *ret_json once. */
-int auth_create_board_key(struct op *op, struct runtime *rt, json_t *body, struct buf *ret_json,
-                          struct err *err);
-int auth_list_board_keys(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
-int auth_revoke_board_key(struct op *op, struct runtime *rt, const char *id, struct err *err);
+/* A key for a board user. */
+struct board_key_request {
+        const char *name;       /* NULL: "default" */
+        const char *user;       /* the user's name; NULL: the caller */
+        const char *company_id; /* that the user becomes a member of; NULL: none */
+        const char *role;       /* there; NULL: as it is, or operator */
+        struct member_grants grants;
+        bool admin;
+        int64_t expires_at; /* 0: never */
+};
 
-/* The caller: GET /cli-auth/me. */
-int auth_me(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+/* *ret_token is shown once. Administrators, and users for themselves. */
+int auth_create_board_key(struct op *op, struct runtime *rt, const struct board_key_request *req,
+                          struct board_key *ret, char ret_token[TOKEN_MAX], struct err *err);
+int auth_revoke_board_key(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 /* Make sure the built-in operator exists. */
 int auth_ensure_operator(struct op *op, struct runtime *rt, struct err *err);

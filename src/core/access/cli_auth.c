@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/access/auth.h"
 
@@ -20,11 +19,9 @@
 
 struct request {
         struct op *op;
-        const char *id;
-        const char *token;
-        json_t *body;
-        const char *base_url;
-        struct buf *out;
+        const char *id, *token;
+        struct cli_challenge *challenge;
+        struct cli_tokens *tokens;
 };
 
 /* The clients of the open challenges. In memory: after a restart each client begins anew, and the
@@ -74,65 +71,23 @@ static bool opened_add(const char *id, const char *client, int64_t now)
         return room;
 }
 
-static const char *status_of(const struct cli_challenge *c, int64_t now)
+const char *cli_auth_status(const struct cli_challenge *c)
 {
         if (c->cancelled_at)
                 return "cancelled";
         if (c->approved_at)
                 return "approved";
-        return c->expires_at <= now ? "expired" : "pending";
+        return c->expires_at <= clock_wall_us() ? "expired" : "pending";
 }
 
-/* Creating */
-
-static int check_create(struct request *q, struct cli_challenge *c, struct err *err)
-{
-        static const char *const access[] = { "board", "instance_admin_required", NULL };
-        CLEAN(check_done) struct check k = { 0 };
-        struct arena *a = q->op->arena;
-        const char *wanted;
-
-        check_init(&k, q->body);
-        c->command = arena_strdup(a, check_string(&k, "command", CHECK_REQUIRED, 1, 240));
-        c->client_name = arena_strdup(a, check_string(&k, "clientName", CHECK_NULLABLE, 0, 120));
-        wanted = check_enum(&k, "requestedAccess", CHECK_OPTIONAL, access);
-        c->requested_access = wanted ? arena_strdup(a, wanted) : "board";
-        c->requested_company_id =
-                arena_strdup(a, check_uuid(&k, "requestedCompanyId", CHECK_NULLABLE));
-        return check_end(&k, err);
-}
-
-static void write_created(struct request *q, const struct cli_challenge *c, const char *secret,
-                          const char *board_token)
-{
-        const char *path = arena_printf(q->op->arena, "/cli-auth/%s?token=%s", c->id, secret);
-        struct jw w;
-
-        jw_init(&w, q->out);
-        jw_object(&w);
-        jw_kstring(&w, "id", c->id);
-        jw_kstring(&w, "token", secret);
-        jw_kstring(&w, "boardApiToken", board_token);
-        jw_kstring(&w, "approvalPath", path);
-        jw_kstring(&w, "approvalUrl", arena_printf(q->op->arena, "%s%s", q->base_url, path));
-        jw_kstring(&w, "pollPath", arena_printf(q->op->arena, "/cli-auth/challenges/%s", c->id));
-        jw_ktime(&w, "expiresAt", c->expires_at);
-        jw_kint(&w, "suggestedPollIntervalMs", 1000);
-        jw_object_end(&w);
-}
-
-static int create(struct db *db, void *arg, struct err *err)
+static int challenge_insert(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        char secret[TOKEN_MAX], token[TOKEN_MAX];
         char secret_digest[SHA256_HEX_LEN + 1], token_digest[SHA256_HEX_LEN + 1];
-        struct cli_challenge c = { .secret_sha256 = secret_digest,
-                                   .board_token_sha256 = token_digest };
+        struct cli_challenge *c = q->challenge;
         int64_t open, now = clock_now_us();
-        int r = check_create(q, &c, err);
+        int r = challenges_prune(db, now - CHALLENGE_LIFE_US, err);
 
-        if (r >= 0)
-                r = challenges_prune(db, now - CHALLENGE_LIFE_US, err);
         if (r >= 0)
                 r = challenges_count_open(db, now, &open, err);
         if (r < 0)
@@ -140,120 +95,97 @@ static int create(struct db *db, void *arg, struct err *err)
         if (open >= CHALLENGES_OPEN_MAX)
                 return err_set(err, ERR_BUSY,
                                "Too many sign-in requests are open; try again later.");
-        auth_new_token(CHALLENGE_TOKEN_PREFIX, secret);
-        auth_new_token(BOARD_TOKEN_PREFIX, token);
-        auth_hash_token(secret, secret_digest);
-        auth_hash_token(token, token_digest);
-        c.id = q->id;
-        c.created_at = now;
-        c.expires_at = now + CHALLENGE_LIFE_US;
-        r = challenges_insert(db, &c, err);
-        if (r >= 0)
-                write_created(q, &c, secret, token);
-        explicit_bzero(secret, sizeof(secret));
-        explicit_bzero(token, sizeof(token));
-        return r;
+        auth_new_token(CHALLENGE_TOKEN_PREFIX, q->tokens->secret);
+        auth_new_token(BOARD_TOKEN_PREFIX, q->tokens->board);
+        auth_hash_token(q->tokens->secret, secret_digest);
+        auth_hash_token(q->tokens->board, token_digest);
+        c->secret_sha256 = arena_strdup(q->op->arena, secret_digest);
+        c->board_token_sha256 = arena_strdup(q->op->arena, token_digest);
+        c->created_at = now;
+        c->expires_at = now + CHALLENGE_LIFE_US;
+        return challenges_insert(db, c, err);
 }
 
-int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
-                    const char *client, struct buf *ret_json, struct err *err)
+int cli_auth_create(struct op *op, struct runtime *rt, const struct body *body, const char *client,
+                    struct cli_challenge *challenge, struct cli_tokens *ret, struct err *err)
 {
-        struct request q = { .op = op, .body = body, .base_url = base_url, .out = ret_json };
+        struct request q = { .op = op, .challenge = challenge, .tokens = ret };
         int r;
 
-        q.id = arena_strdup(op->arena, uuid_new().s);
-        if (!opened_add(q.id, client, clock_now_us()))
+        challenge->id = arena_strdup(op->arena, uuid_new().s);
+        if (!opened_add(challenge->id, client, clock_now_us()))
                 return err_set(err, ERR_BUSY,
                                "Too many sign-in requests from here are open; answer or cancel "
                                "them, or try again in ten minutes.");
         FAULT("cli_auth.create.before");
-        r = store_write(op, rt->store, create, &q, err);
+        r = body_check(body, err);
+        if (r >= 0)
+                r = store_write(op, rt->store, challenge_insert, &q, err);
         FAULT("cli_auth.create.after");
         if (r < 0)
-                opened_forget(q.id);
+                opened_forget(challenge->id);
         return r;
 }
 
-/* Reading; also the check of the secret for everything else */
-
-static int load(struct db *db, struct request *q, struct cli_challenge *ret, struct err *err)
+/* The challenge, for a caller that knows its secret. */
+static int challenge_load(struct db *db, const struct request *q, struct err *err)
 {
         char digest[SHA256_HEX_LEN + 1];
-        int r = challenges_get(db, q->id, q->op->arena, ret, err);
+        int r = challenges_get(db, q->id, q->op->arena, q->challenge, err);
 
         if (r < 0)
                 return r;
         auth_hash_token(q->token ? q->token : "", digest);
-        if (sodium_memcmp(digest, ret->secret_sha256, SHA256_HEX_LEN) != 0)
+        if (sodium_memcmp(digest, q->challenge->secret_sha256, SHA256_HEX_LEN) != 0)
                 return err_set(err, ERR_NOT_FOUND, "CLI auth challenge not found");
         return 0;
 }
 
-static int show(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        struct cli_challenge c;
-        struct jw w;
-        int r = load(db, q, &c, err);
-
-        if (r < 0)
-                return r;
-        jw_init(&w, q->out);
-        jw_object(&w);
-        jw_kstring(&w, "id", c.id);
-        jw_kstring(&w, "status", status_of(&c, clock_wall_us()));
-        jw_kstring(&w, "command", c.command);
-        jw_kstring(&w, "clientName", c.client_name);
-        jw_kstring(&w, "requestedAccess", c.requested_access);
-        jw_kstring(&w, "requestedCompanyId", c.requested_company_id);
-        jw_ktime(&w, "approvedAt", c.approved_at);
-        jw_ktime(&w, "cancelledAt", c.cancelled_at);
-        jw_ktime(&w, "expiresAt", c.expires_at);
-        jw_object_end(&w);
-        return 0;
-}
-
 int cli_auth_show(struct op *op, struct runtime *rt, const char *id, const char *token,
-                  struct buf *ret_json, struct err *err)
+                  struct cli_challenge *ret, struct err *err)
 {
-        struct request q = { .op = op, .id = id, .token = token, .out = ret_json };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct request q = { .op = op, .id = id, .token = token, .challenge = ret };
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, show, &q, err);
+        return r < 0 ? r : challenge_load(db, &q, err);
 }
 
 /* Approving and cancelling */
 
-static int check_token(struct request *q, struct err *err)
-{
-        CLEAN(check_done) struct check k = { 0 };
-
-        check_init(&k, q->body);
-        q->token = arena_strdup(q->op->arena, check_string(&k, "token", CHECK_REQUIRED, 16, 256));
-        return check_end(&k, err);
-}
-
 struct approval {
-        struct request *q;
+        struct op *op;
         struct db *db;
         const struct cli_challenge *c;
         struct err *err;
 };
 
-static int audit_company(void *ctx, const struct membership *m)
+static int audit_new_key(void *ctx, const struct membership *m)
 {
         struct approval *p = ctx;
 
-        return audit(p->db, p->q->op, m->company_id, "board_api_key.created", "board_api_key",
+        return audit(p->db, p->op, m->company_id, "board_api_key.created", "board_api_key",
                      p->c->board_api_key_id,
                      json_pack("{s:s, s:o}", "command", p->c->command, "clientName",
                                json_string_or_null(p->c->client_name)),
                      p->err);
 }
 
-static int make_key(struct db *db, struct request *q, struct cli_challenge *c, int64_t now,
-                    struct err *err)
+static int challenge_approve(struct db *db, void *arg, struct err *err)
 {
-        struct board_key key = {
+        struct request *q = arg;
+        struct cli_challenge *c = q->challenge;
+        struct approval p = { q->op, db, c, err };
+        struct board_key key;
+        int64_t now = clock_now_us();
+        int r = challenge_load(db, q, err);
+
+        if (r >= 0 && streq(c->requested_access, "instance_admin_required"))
+                r = access_admin(q->op->actor, "Instance admin access required", err);
+        /* Approved before: the user and the time stay what they were then. */
+        if (r < 0 || !streq(cli_auth_status(c), "pending"))
+                return r;
+        key = (struct board_key){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .user_id = q->op->actor->user_id,
                 .name = c->client_name ? c->client_name : "cli",
@@ -261,9 +193,7 @@ static int make_key(struct db *db, struct request *q, struct cli_challenge *c, i
                 .expires_at = now + KEY_LIFE_US,
                 .created_at = now,
         };
-        struct approval p = { q, db, c, err };
-        int r = challenges_approve(db, c->id, key.user_id, key.id, now, err);
-
+        r = challenges_approve(db, c->id, key.user_id, key.id, now, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "CLI auth challenge is no longer pending");
         c->board_api_key_id = key.id;
@@ -271,114 +201,54 @@ static int make_key(struct db *db, struct request *q, struct cli_challenge *c, i
         c->approved_at = now;
         if (r >= 0)
                 r = board_keys_insert(db, &key, err);
-        if (r >= 0)
-                r = memberships_of_user(db, key.user_id, q->op->arena, audit_company, &p, err);
-        return r;
+        return r < 0 ? r
+                     : memberships_of_user(db, key.user_id, q->op->arena, audit_new_key, &p, err);
 }
 
-static int approve(struct db *db, void *arg, struct err *err)
+int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, const struct body *body,
+                     const char *token, struct cli_challenge *ret, struct err *err)
 {
-        struct request *q = arg;
-        struct cli_challenge c;
-        int64_t now = clock_now_us();
-        struct jw w;
-        int r = load(db, q, &c, err);
-
-        if (r < 0)
-                return r;
-        if (streq(c.requested_access, "instance_admin_required")) {
-                r = access_admin(q->op->actor, "Instance admin access required", err);
-                if (r < 0)
-                        return r;
-        }
-        if (streq(status_of(&c, now), "pending"))
-                r = make_key(db, q, &c, now, err);
-        if (r < 0)
-                return r;
-        jw_init(&w, q->out);
-        jw_object(&w);
-        jw_kbool(&w, "approved", c.board_api_key_id != NULL);
-        jw_kstring(&w, "status", c.board_api_key_id ? "approved" : status_of(&c, now));
-        /* Approved before: the user and the time stay what they were then. */
-        jw_kstring(&w, "userId",
-                   c.approved_by_user_id ? c.approved_by_user_id : q->op->actor->user_id);
-        jw_kstring(&w, "keyId", c.board_api_key_id);
-        jw_ktime(&w, "expiresAt", c.board_api_key_id ? c.approved_at + KEY_LIFE_US : c.expires_at);
-        jw_object_end(&w);
-        return 0;
-}
-
-int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                     struct buf *ret_json, struct err *err)
-{
-        struct request q = { .op = op, .id = id, .body = body, .out = ret_json };
+        struct request q = { .op = op, .id = id, .token = token, .challenge = ret };
         int r;
 
         if (op->actor->type == ACTOR_NONE)
                 return err_set(err, ERR_UNAUTHORIZED, "Sign in before approving CLI access");
         r = access_board(op->actor, err);
         if (r >= 0)
-                r = check_token(&q, err);
+                r = body_check(body, err);
         if (r < 0)
                 return r;
         FAULT("cli_auth.approve.before");
-        r = store_write(op, rt->store, approve, &q, err);
+        r = store_write(op, rt->store, challenge_approve, &q, err);
         FAULT("cli_auth.approve.after");
-        if (r >= 0)
-                opened_forget(id);
+        if (r < 0)
+                return r;
+        opened_forget(id);
+        if (ret->board_api_key_id)
+                ret->expires_at = ret->approved_at + KEY_LIFE_US;
         return r;
 }
 
-static int cancel(struct db *db, void *arg, struct err *err)
+static int challenge_cancel(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct cli_challenge c;
         int64_t now = clock_now_us();
-        struct jw w;
-        int r = load(db, q, &c, err);
+        int r = challenge_load(db, q, err);
 
         if (r >= 0)
-                r = challenges_cancel(db, c.id, now, err);
-        if (r < 0)
-                return r;
+                r = challenges_cancel(db, q->id, now, err);
         if (r > 0)
-                c.cancelled_at = now;
-        jw_init(&w, q->out);
-        jw_object(&w);
-        jw_kstring(&w, "status", status_of(&c, now));
-        jw_kbool(&w, "cancelled", c.cancelled_at != 0);
-        jw_object_end(&w);
-        return 0;
-}
-
-int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                    struct buf *ret_json, struct err *err)
-{
-        struct request q = { .op = op, .id = id, .body = body, .out = ret_json };
-        int r = check_token(&q, err);
-
-        if (r >= 0)
-                r = store_write(op, rt->store, cancel, &q, err);
-        if (r >= 0)
-                opened_forget(id);
+                q->challenge->cancelled_at = now;
         return r;
 }
 
-int cli_auth_revoke_current(struct op *op, struct runtime *rt, struct buf *ret_json,
-                            struct err *err)
+int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, const char *token,
+                    struct cli_challenge *ret, struct err *err)
 {
-        struct jw w;
-        int r;
+        struct request q = { .op = op, .id = id, .token = token, .challenge = ret };
+        int r = store_write(op, rt->store, challenge_cancel, &q, err);
 
-        if (op->actor->source != SOURCE_BOARD_KEY)
-                return err_set(err, ERR_INVALID, "Current board API key context is required");
-        r = auth_revoke_board_key(op, rt, op->actor->key_id, err);
-        if (r < 0)
-                return r;
-        jw_init(&w, ret_json);
-        jw_object(&w);
-        jw_kbool(&w, "revoked", true);
-        jw_kstring(&w, "keyId", op->actor->key_id);
-        jw_object_end(&w);
-        return 0;
+        if (r >= 0)
+                opened_forget(id);
+        return r;
 }

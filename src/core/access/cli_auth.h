@@ -3,22 +3,27 @@
 #ifndef BERTH_CORE_CLI_AUTH_H
 #define BERTH_CORE_CLI_AUTH_H
 
-#include "codec/json.h"
-#include "core/access/access.h"
+#include "core/access/auth.h"
 
-/* base_url is what the browser should open, without a trailing slash; `client` is the client that
- * the challenge is counted for (http_request_client()). */
-int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
-                    const char *client, struct buf *ret_json, struct err *err);
-/* A wrong token is 404, as if there were no such challenge. */
+struct cli_tokens {
+        char secret[TOKEN_MAX]; /* shows that a caller may see and answer the challenge */
+        char board[TOKEN_MAX];  /* the key, once it is approved */
+};
+
+/* pending, approved, cancelled or expired */
+const char *cli_auth_status(const struct cli_challenge *challenge);
+
+/* Open *challenge, which has what the client asked for: `body` is the request, `client` the client
+ * that it is counted for (http_request_client()). The caller wipes the tokens. */
+int cli_auth_create(struct op *op, struct runtime *rt, const struct body *body, const char *client,
+                    struct cli_challenge *challenge, struct cli_tokens *ret, struct err *err);
+/* A wrong token is 404, as if there were no such challenge; so with the others. */
 int cli_auth_show(struct op *op, struct runtime *rt, const char *id, const char *token,
-                  struct buf *ret_json, struct err *err);
-int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                     struct buf *ret_json, struct err *err);
-int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                    struct buf *ret_json, struct err *err);
-/* Revoke the key that this very request used. */
-int cli_auth_revoke_current(struct op *op, struct runtime *rt, struct buf *ret_json,
-                            struct err *err);
+                  struct cli_challenge *ret, struct err *err);
+/* ret->expires_at: of the key, when there is one. */
+int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, const struct body *body,
+                     const char *token, struct cli_challenge *ret, struct err *err);
+int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, const char *token,
+                    struct cli_challenge *ret, struct err *err);
 
 #endif

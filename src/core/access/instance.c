@@ -54,49 +54,43 @@ int instance_isolated_only(struct db *db, struct arena *arena, bool *ret, struct
 }
 
 /* The defaults with the stored settings over them. A new reference. */
-static int effective(struct db *db, struct request *q, struct instance_settings *row, json_t **ret,
-                     struct err *err)
+static int effective_settings(struct db *db, struct op *op, enum instance_section section,
+                              struct instance_settings *row, json_t **ret, struct err *err)
 {
         json_t *document = NULL, *stored = NULL;
         const char *text;
-        int r = settings_get(db, q->op->arena, row, err);
+        int r = settings_get(db, op->arena, row, err);
 
         if (r < 0)
                 return r;
-        text = q->section == INSTANCE_GENERAL ? row->general : row->experimental;
-        r = json_parse(defaults[q->section], strlen(defaults[q->section]), &document, err);
+        text = section == INSTANCE_GENERAL ? row->general : row->experimental;
+        r = json_parse(defaults[section], strlen(defaults[section]), &document, err);
         if (r >= 0)
                 r = json_parse(text, strlen(text), &stored, err);
         if (r >= 0)
                 json_object_update_existing(document, stored);
-        if (r >= 0 && q->section == INSTANCE_EXPERIMENTAL)
+        if (r >= 0 && section == INSTANCE_EXPERIMENTAL)
                 json_object_set_new(document, SANDBOX_ONLY, json_boolean(is_closed(stored)));
         json_decref(stored);
         *ret = document;
         return r;
 }
 
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        struct instance_settings row;
-        json_t *document = NULL;
-        int r = access_board_org(db, q->op->actor, err);
-
-        if (r >= 0)
-                r = effective(db, q, &row, &document, err);
-        if (r >= 0)
-                json_put(q->out, document);
-        json_decref(document);
-        return r;
-}
-
 int instance_get(struct op *op, struct runtime *rt, enum instance_section section,
                  struct buf *ret_json, struct err *err)
 {
-        struct request q = { op, section, NULL, ret_json };
+        CLEAN(store_read_end) struct db *db = NULL;
+        CLEAN(json_decrefp) json_t *document = NULL;
+        struct instance_settings row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, get, &q, err);
+        if (r >= 0)
+                r = access_board_org(db, op->actor, err);
+        if (r >= 0)
+                r = effective_settings(db, op, section, &row, &document, err);
+        if (r >= 0)
+                json_put(ret_json, document);
+        return r;
 }
 
 /* Retention: whole numbers, and no unknown members. */
@@ -120,47 +114,41 @@ static void check_numbers(struct check *c, const char *key, const json_t *standa
 }
 
 /* A member may be replaced by a value of the type that its default has. */
-static void check_member(struct check *c, const char *key, const json_t *standard)
+static int check_settings(json_t *body, const json_t *document, struct err *err)
 {
         static const char *const preferences[] = { "allowed", "not_allowed", "prompt", NULL };
-
-        if (json_is_boolean(standard))
-                (void)check_bool(c, key, CHECK_OPTIONAL, false);
-        else if (json_is_integer(standard))
-                (void)check_int(c, key, CHECK_OPTIONAL, 1, 100000, NULL);
-        else if (json_is_object(standard))
-                check_numbers(c, key, standard);
-        else
-                (void)check_enum(c, key, CHECK_OPTIONAL, preferences);
-}
-
-static int check_body(struct request *q, const json_t *document, struct err *err)
-{
         CLEAN(check_done) struct check c = { 0 };
         const char *known[16] = { NULL };
         const char *key;
         json_t *standard;
         size_t n = 0;
 
-        check_init(&c, q->body);
+        check_init(&c, body);
         json_object_foreach((json_t *)document, key, standard)
         {
-                check_member(&c, key, standard);
+                if (json_is_boolean(standard))
+                        (void)check_bool(&c, key, CHECK_OPTIONAL, false);
+                else if (json_is_integer(standard))
+                        (void)check_int(&c, key, CHECK_OPTIONAL, 1, 100000, NULL);
+                else if (json_is_object(standard))
+                        check_numbers(&c, key, standard);
+                else
+                        (void)check_enum(&c, key, CHECK_OPTIONAL, preferences);
                 known[n++] = key;
         }
         check_unknown(&c, known);
         return check_end(&c, err);
 }
 
-static int patch(struct db *db, void *arg, struct err *err)
+static int instance_merge(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct instance_settings row;
         json_t *document = NULL;
-        int r = effective(db, q, &row, &document, err);
+        int r = effective_settings(db, q->op, q->section, &row, &document, err);
 
         if (r >= 0)
-                r = check_body(q, document, err);
+                r = check_settings(q->body, document, err);
         if (r >= 0) {
                 const char *text;
 
@@ -186,7 +174,7 @@ int instance_patch(struct op *op, struct runtime *rt, enum instance_section sect
         if (r < 0)
                 return r;
         FAULT("instance.patch.before");
-        r = store_write(op, rt->store, patch, &q, err);
+        r = store_write(op, rt->store, instance_merge, &q, err);
         FAULT("instance.patch.after");
         return r;
 }

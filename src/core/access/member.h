@@ -2,20 +2,29 @@
 #ifndef BERTH_CORE_MEMBER_H
 #define BERTH_CORE_MEMBER_H
 
-#include "codec/check.h"
+#include "codec/body.h"
 #include "core/access/access.h"
+#include "store/identity.h"
 
-/* An array of {permissionKey, scope?}; borrowed from the body, NULL when absent. */
-json_t *member_check_grants(struct check *c, const char *key, unsigned flags);
-/* Inside a store_write() function. `grants` may be NULL. */
+extern const char *const member_permissions[]; /* NULL-terminated */
+
+struct member_grant {
+        const char *permission_key, *scope; /* scope: JSON, or NULL */
+};
+struct member_grants {
+        json_t *list; /* as it was sent; NULL: not given */
+        struct member_grant *at;
+        size_t n;
+};
+
+/* Inside a store_write() function. */
 int member_put_grants(struct db *db, const char *company_id, const char *type,
-                      const char *principal, json_t *grants, struct err *err);
+                      const char *principal, const struct member_grants *grants, struct err *err);
 
-/* GET and PATCH of /companies/:c/members. */
-int member_list(struct op *op, struct runtime *rt, const char *company_id, struct buf *ret_json,
-                struct err *err);
+/* Replace what a member was granted; `body` is the request that named the grants. */
 int member_set_permissions(struct op *op, struct runtime *rt, const char *company_id,
-                           const char *member_id, json_t *body, struct buf *ret_json,
+                           const char *member_id, const struct body *body,
+                           const struct member_grants *grants, struct membership *ret,
                            struct err *err);
 
 #endif
