@@ -1,6 +1,7 @@
 /* How an agent is configured, was configured, and what is remembered of it. */
 #include "api/api.h"
 #include "api/encode.h"
+#include "core/access/audit.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/agents/agent.h"
 #include "core/assets/skill.h"
@@ -8,12 +9,15 @@
 
 #define MISSING_REVISION "Config revision not found"
 
-static int configuration(struct call *c, struct err *err)
+static int get_configuration(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct jw *w = call_json(c);
         struct agent g;
-        int r = agent_configuration(c->op, c->rt, c->params[0], &g, err);
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
+        if (r >= 0)
+                r = agent_load_managed(db, c->op, c->params[0], &g, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -25,8 +29,8 @@ static int configuration(struct call *c, struct err *err)
         jw_kstring(w, "status", g.status);
         jw_kstring(w, "reportsTo", g.reports_to);
         jw_kstring(w, "adapterType", g.adapter_type);
-        jw_kraw(w, "adapterConfig", g.adapter_config);
-        jw_kraw(w, "runtimeConfig", g.runtime_config);
+        jw_kraw(w, "adapterConfig", audit_redacted(c->op->arena, g.adapter_config));
+        jw_kraw(w, "runtimeConfig", audit_redacted(c->op->arena, g.runtime_config));
         jw_kraw(w, "permissions", g.permissions);
         jw_ktime(w, "updatedAt", g.updated_at);
         jw_object_end(w);
@@ -35,25 +39,43 @@ static int configuration(struct call *c, struct err *err)
 
 static int show_revision(void *ctx, const struct agent_config_revision *row)
 {
-        encode_agent_revision(ctx, row);
+        struct call *c = ctx;
+
+        encode_agent_revision(&c->json, c->op->arena, row);
         return 0;
 }
 
+/* Earlier configurations, newest first. */
 static int list_revisions(struct call *c, struct err *err)
 {
-        return call_list_end(c, agent_revision_list(c->op, c->rt, c->params[0], show_revision,
-                                                    call_list(c), err));
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct agent g;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
+
+        if (r >= 0)
+                r = agent_load_managed(db, c->op, c->params[0], &g, err);
+        if (r < 0)
+                return r;
+        (void)call_list(c);
+        return call_list_end(
+                c, agent_config_revisions_list(db, g.id, c->op->arena, show_revision, c, err));
 }
 
 static int get_revision(struct call *c, struct err *err)
 {
-        struct agent_config_revision revision;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct agent_config_revision row;
+        struct agent g;
         int r = call_uuid(c, 1, MISSING_REVISION, err);
 
         if (r >= 0)
-                r = agent_revision_get(c->op, c->rt, c->params[0], c->params[1], &revision, err);
+                r = store_read_begin(c->op, c->rt->store, &db, err);
         if (r >= 0)
-                encode_agent_revision(call_json(c), &revision);
+                r = agent_load_managed(db, c->op, c->params[0], &g, err);
+        if (r >= 0)
+                r = agent_config_revisions_get(db, g.id, c->params[1], c->op->arena, &row, err);
+        if (r >= 0)
+                encode_agent_revision(call_json(c), c->op->arena, &row);
         return r;
 }
 
@@ -71,19 +93,26 @@ static int roll_back(struct call *c, struct err *err)
 
 static int set_instructions_path(struct call *c, struct err *err)
 {
+        static const struct body_member members[] = {
+                BODY_TRIMMED(struct agent_instructions, path, "path",
+                             .flags = CHECK_REQUIRED | CHECK_NULLABLE, .min = 1, .max = 4096),
+                BODY_TEXT(struct agent_instructions, key, "adapterConfigKey", .min = 1, .max = 120),
+        };
+        static const struct body_type type = BODY_TYPE(members);
+        struct agent_instructions set = { 0 };
         struct jw *w = call_json(c);
-        const char *key, *path;
         struct agent agent;
-        int r = agent_set_instructions_path(c->op, c->rt, c->params[0], c->body, &agent, &key,
-                                            &path, err);
+        int r;
 
+        set.body = body_decode(&type, c->body, true, c->op->arena, &set);
+        r = agent_set_instructions_path(c->op, c->rt, c->params[0], &set, &agent, err);
         if (r < 0)
                 return r;
         jw_object(w);
         jw_kstring(w, "agentId", agent.id);
         jw_kstring(w, "adapterType", agent.adapter_type);
-        jw_kstring(w, "adapterConfigKey", key);
-        jw_kstring(w, "path", path);
+        jw_kstring(w, "adapterConfigKey", set.key);
+        jw_kstring(w, "path", set.path);
         jw_object_end(w);
         return 0;
 }
@@ -292,37 +321,40 @@ static int wanted_skills(struct call *c, json_t **ret, struct err *err)
 static int sync_skills(struct call *c, struct err *err)
 {
         json_t *wanted = NULL, *body;
+        struct agent_patch patch;
         struct agent agent;
         int r = wanted_skills(c, &wanted, err);
 
         if (r < 0)
                 return r;
         body = json_pack("{s:o?}", "desiredSkills", wanted);
-        r = agent_update(c->op, c->rt, c->params[0], body, &agent, err);
+        agent_patch_read(c->op->arena, body, false, &patch);
+        r = agent_update(c->op, c->rt, c->params[0], &patch, &agent, err);
         json_decref(body);
         return r < 0 ? r : encode_skills(c, &agent, true, err);
-}
-
-static int answer_state(struct call *c, int r, const struct agent_runtime_state *state)
-{
-        if (r >= 0)
-                encode_agent_state(call_json(c), state);
-        return r;
 }
 
 static int get_state(struct call *c, struct err *err)
 {
         struct agent_runtime_state state;
+        int r = agent_state_get(c->op, c->rt, c->params[0], &state, err);
 
-        return answer_state(c, agent_state_get(c->op, c->rt, c->params[0], &state, err), &state);
+        if (r >= 0)
+                encode_row(call_json(c), &agent_runtime_state_table, &state);
+        return r;
 }
 
 static int reset_session(struct call *c, struct err *err)
 {
         struct agent_runtime_state state;
-        int r = agent_state_reset(c->op, c->rt, c->params[0], c->body, &state, err);
+        const char *task = NULL;
+        struct body body = call_text(c, "taskKey", CHECK_NULLABLE, 500, &task);
+        int r = agent_state_reset(c->op, c->rt, c->params[0], &body,
+                                  arena_strtrim(c->op->arena, task), &state, err);
 
-        return answer_state(c, r, &state);
+        if (r >= 0)
+                encode_row(call_json(c), &agent_runtime_state_table, &state);
+        return r;
 }
 
 static int show_session(void *ctx, const struct agent_task_session *row)
@@ -342,14 +374,24 @@ static int show_session(void *ctx, const struct agent_task_session *row)
         return 0;
 }
 
+/* Last used first. */
 static int list_sessions(struct call *c, struct err *err)
 {
-        return call_list_end(c, agent_task_sessions(c->op, c->rt, c->params[0], show_session,
-                                                    call_list(c), err));
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct agent g;
+        int r = access_board(&c->actor, err);
+
+        if (r >= 0)
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = agent_load_managed(db, c->op, c->params[0], &g, err);
+        return r < 0 ? r
+                     : call_list_end(c, agent_task_sessions_list(db, g.id, c->op->arena,
+                                                                 show_session, call_list(c), err));
 }
 
 const struct route routes_agent_config[] = {
-        { "GET", "/api/agents/:id/configuration", .fn = configuration },
+        { "GET", "/api/agents/:id/configuration", .fn = get_configuration },
         { "GET", "/api/agents/:id/config-revisions", .fn = list_revisions },
         { "GET", "/api/agents/:id/config-revisions/:revision", .fn = get_revision },
         { "POST", "/api/agents/:id/config-revisions/:revision/rollback", .fn = roll_back,

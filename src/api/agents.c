@@ -10,9 +10,18 @@ static int answer_agent(struct call *c, int r, const struct agent *agent)
         return r;
 }
 
-static int show(void *ctx, const struct agent *agent, bool full)
+struct agents_shown {
+        struct call *c;
+        bool full;
+};
+
+static int show_agent(void *ctx, const struct agent *agent)
 {
-        encode_agent(ctx, agent, full);
+        const struct agents_shown *all = ctx;
+        const struct actor *a = &all->c->actor;
+        bool self = a->type == ACTOR_AGENT && streq(a->agent_id, agent->id);
+
+        encode_agent(&all->c->json, agent, all->full || self);
         return 0;
 }
 
@@ -37,29 +46,43 @@ static int refuse_query(struct call *c, struct err *err)
 
 static int list_agents(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct agents_shown all = { .c = c };
         int r = refuse_query(c, err);
 
-        return r < 0 ? r
-                     : call_list_end(
-                               c, agent_list(c->op, c->rt, c->params[0], show, call_list(c), err));
+        if (r >= 0)
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = access_company(db, &c->actor, c->params[0], false, err);
+        if (r >= 0)
+                r = agent_may_see_config(db, c->op, c->params[0], "", &all.full, err);
+        if (r < 0)
+                return r;
+        (void)call_list(c);
+        return call_list_end(c, agents_list(db, c->params[0], c->op->arena, show_agent, &all, err));
 }
 
-static int create(struct call *c, struct err *err)
+static int create_agent(struct call *c, struct err *err)
 {
+        struct agent_patch patch;
         struct agent agent;
 
-        return answer_agent(c, agent_create(c->op, c->rt, c->params[0], c->body, &agent, err),
+        agent_patch_read(c->op->arena, c->body, true, &patch);
+        return answer_agent(c, agent_create(c->op, c->rt, c->params[0], &patch, false, &agent, err),
                             &agent);
 }
 
 /* Asking for an agent. There are no approvals as objects of their own: the agent itself waits, and
  * a board user approves it. */
-static int hire(struct call *c, struct err *err)
+static int hire_agent(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);
+        struct agent_patch patch;
         struct agent agent;
-        int r = agent_hire(c->op, c->rt, c->params[0], c->body, &agent, err);
+        int r;
 
+        agent_patch_read(c->op->arena, c->body, true, &patch);
+        r = agent_create(c->op, c->rt, c->params[0], &patch, true, &agent, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -80,64 +103,111 @@ static int answer_detail(struct call *c, const char *id, struct err *err)
         return r;
 }
 
-static int me(struct call *c, struct err *err)
+static int get_me(struct call *c, struct err *err)
 {
         if (c->actor.type != ACTOR_AGENT)
                 return err_set(err, ERR_UNAUTHORIZED, "Agent authentication required");
         return answer_detail(c, c->actor.agent_id, err);
 }
 
-static int get(struct call *c, struct err *err)
+static int get_agent(struct call *c, struct err *err)
 {
         return answer_detail(c, c->params[0], err);
 }
 
-static int patch(struct call *c, struct err *err)
+static int patch_agent(struct call *c, struct err *err)
 {
+        struct agent_patch patch;
         struct agent agent;
 
-        return answer_agent(c, agent_update(c->op, c->rt, c->params[0], c->body, &agent, err),
+        agent_patch_read(c->op->arena, c->body, false, &patch);
+        return answer_agent(c, agent_update(c->op, c->rt, c->params[0], &patch, &agent, err),
                             &agent);
 }
 
 static int patch_permissions(struct call *c, struct err *err)
 {
+        static const struct body_member members[] = {
+                BODY_FLAG(struct agent_rights, can_create_agents, "canCreateAgents",
+                          .flags = CHECK_REQUIRED),
+                BODY_FLAG(struct agent_rights, can_assign_tasks, "canAssignTasks"),
+                BODY_PRESENT(struct agent_rights, has_assign, "canAssignTasks"),
+        };
+        static const struct body_type type = BODY_TYPE(members, .is_strict = true);
+        struct agent_rights rights = { 0 };
         struct agent agent;
-        int r = agent_set_permissions(c->op, c->rt, c->params[0], c->body, &agent, err);
+        int r;
 
+        rights.body = body_decode(&type, c->body, true, c->op->arena, &rights);
+        r = agent_set_permissions(c->op, c->rt, c->params[0], &rights, &agent, err);
         return r < 0 ? r : answer_detail(c, c->params[0], err);
 }
 
-static int pause_agent(struct call *c, struct err *err)
+/* Pause, resume, approve or terminate. */
+static int order_agent(struct call *c, struct err *err)
 {
+        enum agent_order order = (enum agent_order)c->route->arg;
+        const char *reason = NULL;
+        struct body body = { 0 };
         struct agent agent;
 
-        return answer_agent(c, agent_pause(c->op, c->rt, c->params[0], c->body, &agent, err),
-                            &agent);
+        if (order == AGENT_PAUSE)
+                body = call_text(c, "reason", CHECK_NULLABLE, 500, &reason);
+        return answer_agent(
+                c, agent_obey(c->op, c->rt, c->params[0], order, &body, reason, &agent, err),
+                &agent);
 }
 
-static int resume(struct call *c, struct err *err)
+/* -- Keys ------------------------------------------------------------------------------------- */
+
+static int show_agent_key(void *ctx, const struct agent_key *k)
 {
-        struct agent agent;
-
-        return answer_agent(c, agent_resume(c->op, c->rt, c->params[0], &agent, err), &agent);
+        jw_object(ctx);
+        jw_kstring(ctx, "id", k->id);
+        jw_kstring(ctx, "name", k->name);
+        jw_ktime(ctx, "createdAt", k->created_at);
+        jw_ktime(ctx, "revokedAt", k->revoked_at);
+        jw_object_end(ctx);
+        return 0;
 }
 
-static int approve(struct call *c, struct err *err)
+static int list_agent_keys(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct agent agent;
+        int r = access_board(&c->actor, err);
 
-        return answer_agent(c, agent_approve(c->op, c->rt, c->params[0], &agent, err), &agent);
+        if (r >= 0)
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = agent_load_managed(db, c->op, c->params[0], &agent, err);
+        return r < 0 ? r
+                     : call_list_end(c, agent_keys_list(db, agent.id, c->op->arena, show_agent_key,
+                                                        call_list(c), err));
 }
 
-static int terminate(struct call *c, struct err *err)
+static int create_agent_key(struct call *c, struct err *err)
 {
-        struct agent agent;
+        const char *name = "default";
+        struct body body = call_text(c, "name", CHECK_OPTIONAL, 120, &name);
+        struct jw *w = call_json(c);
+        char token[TOKEN_MAX];
+        struct agent_key key;
+        int r = agent_key_create(c->op, c->rt, c->params[0], &body, name, &key, token, err);
 
-        return answer_agent(c, agent_terminate(c->op, c->rt, c->params[0], &agent, err), &agent);
+        if (r >= 0) {
+                jw_object(w);
+                jw_kstring(w, "id", key.id);
+                jw_kstring(w, "name", key.name);
+                jw_kstring(w, "token", token);
+                jw_ktime(w, "createdAt", key.created_at);
+                jw_object_end(w);
+        }
+        explicit_bzero(token, sizeof(token));
+        return r;
 }
 
-static int delete_key(struct call *c, struct err *err)
+static int delete_agent_key(struct call *c, struct err *err)
 {
         int r = call_uuid(c, 1, "Key not found", err);
 
@@ -150,22 +220,24 @@ static int delete_key(struct call *c, struct err *err)
 
 const struct route routes_agents[] = {
         { "GET", "/api/companies/:companyId/agents", .fn = list_agents },
-        { "POST", "/api/companies/:companyId/agents", .fn = create, .status = 201 },
-        { "POST", "/api/companies/:companyId/agent-hires", .fn = hire, .status = 201 },
-        { "GET", "/api/agents/me", .fn = me },
-        { "GET", "/api/agents/:id", .fn = get },
-        { "PATCH", "/api/agents/:id", .fn = patch },
+        { "POST", "/api/companies/:companyId/agents", .fn = create_agent, .status = 201 },
+        { "POST", "/api/companies/:companyId/agent-hires", .fn = hire_agent, .status = 201 },
+        { "GET", "/api/agents/me", .fn = get_me },
+        { "GET", "/api/agents/:id", .fn = get_agent },
+        { "PATCH", "/api/agents/:id", .fn = patch_agent },
         { "DELETE", "/api/agents/:id", .end_of = agent_delete },
         { "PATCH", "/api/agents/:id/permissions", .fn = patch_permissions },
-        { "POST", "/api/agents/:id/pause", .fn = pause_agent,
+        { "POST", "/api/agents/:id/pause", .fn = order_agent, .arg = AGENT_PAUSE,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "POST", "/api/agents/:id/resume", .fn = resume, .flags = ROUTE_BODY_FREE },
-        { "POST", "/api/agents/:id/approve", .fn = approve, .flags = ROUTE_BODY_FREE },
-        { "POST", "/api/agents/:id/terminate", .fn = terminate,
-          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/api/agents/:id/keys", .write_of = agent_key_list },
-        { "POST", "/api/agents/:id/keys", .take_of = agent_key_create, .status = 201,
+        { "POST", "/api/agents/:id/resume", .fn = order_agent, .arg = AGENT_RESUME,
           .flags = ROUTE_BODY_FREE },
-        { "DELETE", "/api/agents/:id/keys/:key", .fn = delete_key },
+        { "POST", "/api/agents/:id/approve", .fn = order_agent, .arg = AGENT_APPROVE,
+          .flags = ROUTE_BODY_FREE },
+        { "POST", "/api/agents/:id/terminate", .fn = order_agent, .arg = AGENT_TERMINATE,
+          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "GET", "/api/agents/:id/keys", .fn = list_agent_keys },
+        { "POST", "/api/agents/:id/keys", .fn = create_agent_key, .status = 201,
+          .flags = ROUTE_BODY_FREE },
+        { "DELETE", "/api/agents/:id/keys/:key", .fn = delete_agent_key },
         { 0 },
 };

@@ -9,7 +9,7 @@
 #ifndef BERTH_API_API_H
 #define BERTH_API_API_H
 
-#include "codec/json.h"
+#include "codec/body.h"
 #include "core/access/access.h"
 #include "net/http_server.h"
 #include "rt/pool.h"
@@ -122,6 +122,7 @@ struct route {
         int (*end_of)(struct op *op, struct runtime *rt, const char *of, struct err *err);
         unsigned flags;
         int status; /* when it is good; 0: 200 */
+        int arg;    /* for handlers that serve several routes: c->route->arg */
 };
 
 /* Tables of the resources; each ended by a NULL method. */
@@ -219,6 +220,9 @@ int64_t call_page_rows(const struct call_page *p);
 void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
 int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);
+/* Decode a body of one text of 1 to `max` characters, the member `name`. */
+struct body call_text(struct call *c, const char *name, unsigned flags, size_t max,
+                      const char **ret);
 /* ERR_NOT_FOUND with this text when a path parameter is no UUID; the first one is checked by
  * call_check_thing(). */
 int call_uuid(struct call *c, size_t param, const char *missing, struct err *err);

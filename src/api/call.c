@@ -564,6 +564,19 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
+struct body call_text(struct call *c, const char *name, unsigned flags, size_t max,
+                      const char **ret)
+{
+        const struct body_member member = { .name = name,
+                                            .kind = BODY_IS_TEXT,
+                                            .flags = (uint8_t)flags,
+                                            .min = 1,
+                                            .max = (int64_t)max };
+        const struct body_type type = { &member, 1, false };
+
+        return body_decode(&type, c->body, true, c->op->arena, ret);
+}
+
 int call_uuid(struct call *c, size_t param, const char *missing, struct err *err)
 {
         return uuid_is_valid(c->params[param]) ? 0 : err_set(err, ERR_NOT_FOUND, "%s", missing);

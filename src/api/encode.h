@@ -29,8 +29,9 @@ void encode_lease_record(struct jw *w, const struct runtime *rt, const struct le
 /* Without `full` the configurations are blank. */
 void encode_agent(struct jw *w, const struct agent *a, bool full);
 void encode_agent_detail(struct jw *w, const struct agent_detail *d);
-void encode_agent_revision(struct jw *w, const struct agent_config_revision *v);
-void encode_agent_state(struct jw *w, const struct agent_runtime_state *s);
+/* Without the values of members with sensitive names. */
+void encode_agent_revision(struct jw *w, struct arena *arena,
+                           const struct agent_config_revision *v);
 void encode_issue(struct jw *w, const struct issue *i);
 /* With the comment that was posted with the change, when there is one. */
 void encode_issue_change(struct jw *w, const struct issue *i, const struct issue_comment *comment);

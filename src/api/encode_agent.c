@@ -1,5 +1,6 @@
 /* Agents as the API shows them. */
 #include "api/encode.h"
+#include "core/access/audit.h"
 
 static void agent_members(struct jw *w, const struct agent *a, bool full)
 {
@@ -17,8 +18,10 @@ void encode_agent(struct jw *w, const struct agent *a, bool full)
         jw_object_end(w);
 }
 
-static void chain(struct jw *w, const struct agent_detail *d)
+void encode_agent_detail(struct jw *w, const struct agent_detail *d)
 {
+        jw_object(w);
+        agent_members(w, &d->agent, d->full);
         jw_key(w, "chainOfCommand");
         jw_array(w);
         for (size_t i = 0; i < d->n_chain; i++) {
@@ -30,13 +33,6 @@ static void chain(struct jw *w, const struct agent_detail *d)
                 jw_object_end(w);
         }
         jw_array_end(w);
-}
-
-void encode_agent_detail(struct jw *w, const struct agent_detail *d)
-{
-        jw_object(w);
-        agent_members(w, &d->agent, d->full);
-        chain(w, d);
         jw_key(w, "access");
         jw_object(w);
         jw_kbool(w, "canAssignTasks", d->can_assign_tasks);
@@ -45,10 +41,10 @@ void encode_agent_detail(struct jw *w, const struct agent_detail *d)
                            d->membership.id ? &d->membership : NULL);
         jw_key(w, "grants");
         jw_array(w);
-        for (size_t i = 0; i < d->n_grants; i++) {
+        for (size_t i = 0; i < d->grants.n; i++) {
                 jw_object(w);
-                jw_kstring(w, "permissionKey", d->grants[i].permission_key);
-                jw_kraw(w, "scope", d->grants[i].scope);
+                jw_kstring(w, "permissionKey", d->grants.at[i].permission_key);
+                jw_kraw(w, "scope", d->grants.at[i].scope);
                 jw_object_end(w);
         }
         jw_array_end(w);
@@ -56,12 +52,11 @@ void encode_agent_detail(struct jw *w, const struct agent_detail *d)
         jw_object_end(w);
 }
 
-void encode_agent_revision(struct jw *w, const struct agent_config_revision *v)
+void encode_agent_revision(struct jw *w, struct arena *arena, const struct agent_config_revision *v)
 {
-        encode_row(w, &agent_config_revision_table, v);
-}
+        struct agent_config_revision shown = *v;
 
-void encode_agent_state(struct jw *w, const struct agent_runtime_state *s)
-{
-        encode_row(w, &agent_runtime_state_table, s);
+        shown.before_config = audit_redacted(arena, v->before_config);
+        shown.after_config = audit_redacted(arena, v->after_config);
+        encode_row(w, &agent_config_revision_table, &shown);
 }

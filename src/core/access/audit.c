@@ -44,6 +44,16 @@ void audit_redact(json_t *value)
         }
 }
 
+const char *audit_redacted(struct arena *arena, const char *text)
+{
+        CLEAN(json_decrefp) json_t *value = NULL;
+
+        if (!text || json_parse(text, strlen(text), &value, NULL) < 0)
+                return "null";
+        audit_redact(value);
+        return json_to_arena(arena, value);
+}
+
 static void name_actor(const struct actor *a, struct activity *row)
 {
         switch (a->type) {

@@ -25,5 +25,7 @@ bool audit_is_sensitive(const char *name);
 
 /* Replace the values of all members with sensitive names, at any depth, in place. */
 void audit_redact(json_t *value);
+/* The same for a text of JSON; null for one that is not. */
+const char *audit_redacted(struct arena *arena, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* Lists the values that have to be filled in when a company is moved elsewhere: the variables of
  * its agents and projects, by name. Values stay here. */
-#include "core/agents/agent_internal.h"
+#include "core/agents/agent.h"
 #include "core/companies/company.h"
 #include "store/projects.h"
 
