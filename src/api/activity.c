@@ -24,9 +24,7 @@ static int list_activity(struct call *c, struct err *err)
         int r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &limit, err);
 
         if (r >= 0)
-                r = store_read_begin(c->op, c->rt->store, &db, err);
-        if (r >= 0)
-                r = access_company(db, &c->actor, company, false, err);
+                r = call_read(c, company, &db, err);
         if (r < 0)
                 return r;
         r = activity_list(db, company, call_query(c, "agentId"), call_query(c, "entityType"),

@@ -5,7 +5,6 @@
 #include "core/adapters/adapter_descriptor.h"
 #include "core/agents/agent.h"
 #include "core/assets/skill.h"
-#include "core/companies/company.h"
 
 #define MISSING_REVISION "Config revision not found"
 
@@ -231,11 +230,12 @@ static int encode_skills(struct call *c, const struct agent *g, bool full, struc
 static int list_skills(struct call *c, struct err *err)
 {
         const char *id = c->params[0];
+        CLEAN(store_read_end) struct db *db = NULL;
         struct skill_list skills;
-        struct company company;
         struct jw *w;
-        int r = company_get(c->op, c->rt, id, &company, err);
+        int r = call_read(c, id, &db, err);
 
+        store_read_end(&db);
         if (r >= 0)
                 r = skill_list(c->op->arena, c->rt->data_dir, id, &skills, err);
         if (r < 0)

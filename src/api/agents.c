@@ -51,9 +51,7 @@ static int list_agents(struct call *c, struct err *err)
         int r = refuse_query(c, err);
 
         if (r >= 0)
-                r = store_read_begin(c->op, c->rt->store, &db, err);
-        if (r >= 0)
-                r = access_company(db, &c->actor, c->params[0], false, err);
+                r = call_read(c, c->params[0], &db, err);
         if (r >= 0)
                 r = agent_may_see_config(db, c->op, c->params[0], "", &all.full, err);
         if (r < 0)

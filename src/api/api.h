@@ -145,7 +145,6 @@ extern const struct route routes_agent_config[];
 extern const struct route routes_issues[];
 extern const struct route routes_issue_records[];
 extern const struct route routes_live[];
-extern const struct route routes_projects[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugin_bridge[];
 extern const struct route routes_plugins[];
@@ -220,6 +219,8 @@ int64_t call_page_rows(const struct call_page *p);
 void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
 int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);
+/* Begin to read, for a caller that may see the company. */
+int call_read(struct call *c, const char *company_id, struct db **ret, struct err *err);
 /* Decode a body of one text of 1 to `max` characters, the member `name`. */
 struct body call_text(struct call *c, const char *name, unsigned flags, size_t max,
                       const char **ret);

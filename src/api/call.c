@@ -564,6 +564,13 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
+int call_read(struct call *c, const char *company_id, struct db **ret, struct err *err)
+{
+        int r = store_read_begin(c->op, c->rt->store, ret, err);
+
+        return r < 0 ? r : access_company(*ret, &c->actor, company_id, false, err);
+}
+
 struct body call_text(struct call *c, const char *name, unsigned flags, size_t max,
                       const char **ret)
 {

@@ -384,9 +384,7 @@ static int list_members(struct call *c, struct err *err)
         int r = access_board(&c->actor, err);
 
         if (r >= 0)
-                r = store_read_begin(c->op, c->rt->store, &db, err);
-        if (r >= 0)
-                r = access_company(db, &c->actor, c->params[0], false, err);
+                r = call_read(c, c->params[0], &db, err);
         if (r < 0)
                 return r;
         all.db = db;

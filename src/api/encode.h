@@ -47,7 +47,6 @@ void encode_document_revision(struct jw *w, const struct issue_document *d,
 void encode_execution_workspace(struct jw *w, const struct execution_workspace *e);
 /* For lists: ctx is the struct jw. */
 int show_workspace_operation(void *ctx, const struct workspace_row *row);
-void encode_project(struct jw *w, const struct project *p);
 void encode_activity(struct jw *w, const struct activity *a);
 void encode_secret(struct jw *w, const struct secret *s);
 void encode_secret_version(struct jw *w, const struct secret_version *v);

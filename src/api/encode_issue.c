@@ -1,13 +1,6 @@
 /* Issues, what belongs to them, and projects, as the API shows them. */
 #include "api/encode.h"
 
-/* -- Projects --------------------------------------------------------------------------------- */
-
-void encode_project(struct jw *w, const struct project *p)
-{
-        encode_row(w, &project_table, p);
-}
-
 /* -- Issues ----------------------------------------------------------------------------------- */
 
 static void issue_members(struct jw *w, const struct issue *i)

@@ -5,18 +5,24 @@
 #ifndef BERTH_CORE_PROJECT_H
 #define BERTH_CORE_PROJECT_H
 
-#include "codec/json.h"
+#include "codec/body.h"
 #include "core/access/access.h"
 #include "store/projects.h"
 
-int project_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                   struct project *ret, struct err *err);
+/* What is wanted of a project. */
+struct project_patch {
+        struct project row;
+        struct body body;
+        json_t *env, *policy; /* NULL: not given, or none is wanted */
+};
+extern const struct body_type project_body;
+
+int project_create(struct op *op, struct runtime *rt, const char *company_id,
+                   const struct project_patch *patch, struct project *ret, struct err *err);
 /* company_id may be NULL. */
 int project_get(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
                 struct project *ret, struct err *err);
-int project_list(struct op *op, struct runtime *rt, const char *company_id, project_fn fn,
-                 void *ctx, struct err *err);
 int project_update(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
-                   json_t *body, struct project *ret, struct err *err);
+                   const struct project_patch *patch, struct project *ret, struct err *err);
 
 #endif
