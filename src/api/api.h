@@ -143,7 +143,6 @@ extern const struct route routes_adapters[];
 extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];
 extern const struct route routes_issues[];
-extern const struct route routes_issue_records[];
 extern const struct route routes_live[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugin_bridge[];

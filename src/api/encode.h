@@ -40,10 +40,7 @@ void encode_issue_detail(struct jw *w, const struct issue_detail *d);
 /* The same, as an agent gets it at the start of a run. */
 void encode_issue_context(struct jw *w, const struct issue_detail *d);
 void encode_issue_task(struct jw *w, const struct issue_task *t);
-void encode_comment(struct jw *w, const struct issue_comment *c);
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body);
-void encode_document_revision(struct jw *w, const struct issue_document *d,
-                              const struct issue_document_revision *v);
 void encode_execution_workspace(struct jw *w, const struct execution_workspace *e);
 /* For lists: ctx is the struct jw. */
 int show_workspace_operation(void *ctx, const struct workspace_row *row);

@@ -1,7 +1,5 @@
-/* Issues, what belongs to them, and projects, as the API shows them. */
+/* Issues and what belongs to them, as the API shows them. */
 #include "api/encode.h"
-
-/* -- Issues ----------------------------------------------------------------------------------- */
 
 static void issue_members(struct jw *w, const struct issue *i)
 {
@@ -25,7 +23,7 @@ void encode_issue_change(struct jw *w, const struct issue *i, const struct issue
         issue_members(w, i);
         if (comment->id) {
                 jw_key(w, "comment");
-                encode_comment(w, comment);
+                encode_row(w, &issue_comment_table, comment);
         }
         jw_object_end(w);
 }
@@ -204,29 +202,11 @@ void encode_issue_task(struct jw *w, const struct issue_task *t)
         jw_object_end(w);
 }
 
-/* -- Comments and documents ------------------------------------------------------------------- */
-
-void encode_comment(struct jw *w, const struct issue_comment *c)
-{
-        encode_row(w, &issue_comment_table, c);
-}
-
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body)
 {
         jw_object(w);
         encode_members(w, &issue_document_table, d);
         if (with_body)
                 jw_kstring(w, "body", d->body);
-        jw_object_end(w);
-}
-
-void encode_document_revision(struct jw *w, const struct issue_document *d,
-                              const struct issue_document_revision *v)
-{
-        jw_object(w);
-        encode_members(w, &issue_document_revision_table, v);
-        jw_kstring(w, "companyId", d->company_id);
-        jw_kstring(w, "issueId", d->issue_id);
-        jw_kstring(w, "key", d->key);
         jw_object_end(w);
 }

@@ -3,24 +3,15 @@
 
 #include "api/api.h"
 
-static int get_general(struct call *c, struct err *err)
+static int get_settings(struct call *c, struct err *err)
 {
-        return instance_get(c->op, c->rt, INSTANCE_GENERAL, &c->out, err);
+        return instance_get(c->op, c->rt, (enum instance_section)c->route->arg, &c->out, err);
 }
 
-static int patch_general(struct call *c, struct err *err)
+static int patch_settings(struct call *c, struct err *err)
 {
-        return instance_patch(c->op, c->rt, INSTANCE_GENERAL, c->body, &c->out, err);
-}
-
-static int get_experimental(struct call *c, struct err *err)
-{
-        return instance_get(c->op, c->rt, INSTANCE_EXPERIMENTAL, &c->out, err);
-}
-
-static int patch_experimental(struct call *c, struct err *err)
-{
-        return instance_patch(c->op, c->rt, INSTANCE_EXPERIMENTAL, c->body, &c->out, err);
+        return instance_patch(c->op, c->rt, (enum instance_section)c->route->arg, c->body, &c->out,
+                              err);
 }
 
 /* Agents with timers come with the scheduler; until then there are none. */
@@ -34,10 +25,13 @@ static int get_scheduler(struct call *c, struct err *err)
 }
 
 const struct route routes_instance[] = {
-        { "GET", "/api/instance/settings/general", .fn = get_general },
-        { "PATCH", "/api/instance/settings/general", .fn = patch_general },
-        { "GET", "/api/instance/settings/experimental", .fn = get_experimental },
-        { "PATCH", "/api/instance/settings/experimental", .fn = patch_experimental },
+        { "GET", "/api/instance/settings/general", .fn = get_settings, .arg = INSTANCE_GENERAL },
+        { "PATCH", "/api/instance/settings/general", .fn = patch_settings,
+          .arg = INSTANCE_GENERAL },
+        { "GET", "/api/instance/settings/experimental", .fn = get_settings,
+          .arg = INSTANCE_EXPERIMENTAL },
+        { "PATCH", "/api/instance/settings/experimental", .fn = patch_settings,
+          .arg = INSTANCE_EXPERIMENTAL },
         { "GET", "/api/instance/scheduler-heartbeats", .fn = get_scheduler },
         { 0 },
 };

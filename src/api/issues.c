@@ -1,4 +1,5 @@
-/* Routes of issues: creating, listing, changing and checking them out, and an agent's inbox. */
+/* Routes of issues: creating, listing, changing and checking them out, their comments and
+ * documents, and an agent's inbox. */
 #include "core/issues/issue.h"
 
 #include "api/api.h"
@@ -6,6 +7,9 @@
 
 #define LIMIT_DEFAULT 500
 #define LIMIT_MAX     1000
+#define COMMENTS_MAX  500
+#define ACTIVITY_MAX  500
+#define DOCUMENT_MAX  524288
 
 static int answer_issue(struct call *c, int r, const struct issue *issue)
 {
@@ -14,10 +18,18 @@ static int answer_issue(struct call *c, int r, const struct issue *issue)
         return r;
 }
 
-static int show(void *ctx, const struct issue *issue)
+static int show_issue(void *ctx, const struct issue *issue)
 {
         encode_issue(ctx, issue);
         return 0;
+}
+
+/* Begin to read what belongs to the issue that the route names. */
+static int read_issue(struct call *c, struct db **ret, struct issue *ret_issue, struct err *err)
+{
+        int r = store_read_begin(c->op, c->rt->store, ret, err);
+
+        return r < 0 ? r : issue_load(*ret, c->op, c->params[0], false, ret_issue, err);
 }
 
 /* -- Lists ------------------------------------------------------------------------------------ */
@@ -52,13 +64,22 @@ static int read_filter(struct call *c, struct issue_filter *f, struct err *err)
         return 0;
 }
 
+static int answer_issues(struct call *c, const struct issue_filter *filter, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = call_read(c, filter->company_id, &db, err);
+
+        return r < 0 ? r
+                     : call_list_end(c, issues_list(db, filter, c->op->arena, show_issue,
+                                                    call_list(c), err));
+}
+
 static int list_issues(struct call *c, struct err *err)
 {
         struct issue_filter filter = { .company_id = c->params[0] };
         int r = read_filter(c, &filter, err);
 
-        return r < 0 ? r
-                     : call_list_end(c, issue_list(c->op, c->rt, &filter, show, call_list(c), err));
+        return r < 0 ? r : answer_issues(c, &filter, err);
 }
 
 static int list_nowhere(struct call *c, struct err *err)
@@ -92,28 +113,34 @@ static int inbox_mine(struct call *c, struct err *err)
 
         if (c->actor.type != ACTOR_AGENT)
                 return err_set(err, ERR_UNAUTHORIZED, "Agent authentication required");
-        return call_list_end(c, issue_list(c->op, c->rt, &filter, show, call_list(c), err));
+        return answer_issues(c, &filter, err);
 }
 
 /* -- One -------------------------------------------------------------------------------------- */
 
-static int create(struct call *c, struct err *err)
+static int create_issue(struct call *c, struct err *err)
 {
+        struct issue_patch patch = { 0 };
         struct issue issue;
-        int r = issue_create(c->op, c->rt, c->params[0], NULL, c->body, &issue, err);
+        int r;
 
+        patch.body = body_decode(&issue_body, c->body, true, c->op->arena, &patch);
+        r = issue_create(c->op, c->rt, c->params[0], NULL, &patch, &issue, err);
         return answer_issue(c, r, &issue);
 }
 
 static int create_child(struct call *c, struct err *err)
 {
+        struct issue_patch patch = { 0 };
         struct issue issue;
-        int r = issue_create(c->op, c->rt, NULL, c->params[0], c->body, &issue, err);
+        int r;
 
+        patch.body = body_decode(&issue_body, c->body, true, c->op->arena, &patch);
+        r = issue_create(c->op, c->rt, NULL, c->params[0], &patch, &issue, err);
         return answer_issue(c, r, &issue);
 }
 
-static int get(struct call *c, struct err *err)
+static int get_issue(struct call *c, struct err *err)
 {
         struct issue_detail detail;
         int r = issue_get(c->op, c->rt, c->params[0], NULL, &detail, err);
@@ -133,33 +160,62 @@ static int heartbeat_context(struct call *c, struct err *err)
         return r;
 }
 
-static int patch(struct call *c, struct err *err)
+static int patch_issue(struct call *c, struct err *err)
 {
+        struct issue_patch patch = { 0 };
         struct issue_comment comment;
         struct issue issue;
-        int r = issue_update(c->op, c->rt, c->params[0], c->body, &issue, &comment, err);
+        int r;
 
+        patch.body = body_decode(&issue_body, c->body, false, c->op->arena, &patch);
+        r = issue_update(c->op, c->rt, c->params[0], &patch, &issue, &comment, err);
         if (r >= 0)
                 encode_issue_change(call_json(c), &issue, &comment);
         return r;
 }
 
-static int checkout(struct call *c, struct err *err)
+static void check_statuses(struct check *c, const struct body_member *m, void *into,
+                           struct arena *arena UNUSED)
 {
+        json_t *list = ((struct issue_taking *)into)->expected, *item;
+        size_t at;
+
+        check_array_size(c, m->name, list, 1, 0);
+        json_array_foreach(list, at, item)
+        {
+                bool known = false;
+
+                for (const char *const *s = issue_statuses; *s; s++)
+                        known = known || streq(*s, json_string_value(item));
+                if (!known)
+                        check_custom(c, m->name, "Invalid status");
+        }
+}
+
+static int checkout_issue(struct call *c, struct err *err)
+{
+        static const struct body_member members[] = {
+                BODY_UUID(struct issue_taking, agent_id, "agentId", .flags = CHECK_REQUIRED),
+                BODY_STRINGS(struct issue_taking, expected, "expectedStatuses",
+                             .flags = CHECK_REQUIRED, .more = check_statuses),
+        };
+        static const struct body_type type = BODY_TYPE(members);
+        struct issue_taking taking = { 0 };
         struct issue issue;
 
-        return answer_issue(c, issue_checkout(c->op, c->rt, c->params[0], c->body, &issue, err),
+        taking.body = body_decode(&type, c->body, true, c->op->arena, &taking);
+        return answer_issue(c, issue_checkout(c->op, c->rt, c->params[0], &taking, &issue, err),
                             &issue);
 }
 
-static int release(struct call *c, struct err *err)
+static int release_issue(struct call *c, struct err *err)
 {
         struct issue issue;
 
         return answer_issue(c, issue_release(c->op, c->rt, c->params[0], &issue, err), &issue);
 }
 
-static int force_release(struct call *c, struct err *err)
+static int force_release_issue(struct call *c, struct err *err)
 {
         struct issue issue, previous;
         struct jw *w = call_json(c);
@@ -187,27 +243,212 @@ static int show_activity(void *ctx, const struct activity *row)
         return 0;
 }
 
-static int activity(struct call *c, struct err *err)
+static int list_issue_activity(struct call *c, struct err *err)
 {
-        return call_list_end(
-                c, issue_activity(c->op, c->rt, c->params[0], show_activity, call_list(c), err));
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct issue i;
+        int r = read_issue(c, &db, &i, err);
+
+        return r < 0 ? r
+                     : call_list_end(c, activity_list(db, i.company_id, NULL, "issue", i.id, NULL,
+                                                      ACTIVITY_MAX, c->op->arena, show_activity,
+                                                      call_list(c), err));
+}
+
+/* -- Comments --------------------------------------------------------------------------------- */
+
+static int show_comment(void *ctx, const struct issue_comment *row)
+{
+        encode_row(ctx, &issue_comment_table, row);
+        return 0;
+}
+
+static int list_comments(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        const char *after = call_query(c, "after"), *order = call_query(c, "order");
+        struct issue_comment anchor;
+        struct issue i;
+        int64_t limit;
+        int r = call_query_int(c, "limit", INT64_MAX, 1, INT64_MAX, &limit, err);
+
+        if (!after)
+                after = call_query(c, "afterCommentId");
+        if (r >= 0)
+                r = read_issue(c, &db, &i, err);
+        if (r >= 0 && after) {
+                r = issue_comments_get(db, i.id, after, c->op->arena, &anchor, err);
+                if (r == ERR_NOT_FOUND) { /* no comments come after one that does not exist */
+                        (void)call_list(c);
+                        return call_list_end(c, 0);
+                }
+        }
+        if (r < 0)
+                return r;
+        if (limit != INT64_MAX)
+                limit = MIN(limit, COMMENTS_MAX);
+        return call_list_end(c, issue_comments_list(db, i.id, after ? &anchor : NULL,
+                                                    !(order && streq(order, "asc")), limit,
+                                                    c->op->arena, show_comment, call_list(c), err));
+}
+
+static int get_comment(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct issue_comment comment;
+        struct issue i;
+        int r = read_issue(c, &db, &i, err);
+
+        if (r >= 0)
+                r = issue_comments_get(db, i.id, c->params[1], c->op->arena, &comment, err);
+        return r < 0 ? r : show_comment(call_json(c), &comment);
+}
+
+static int create_comment(struct call *c, struct err *err)
+{
+        static const struct body_member members[] = {
+                BODY_TEXT(struct issue_posting, comment.body, "body", .flags = CHECK_REQUIRED,
+                          .min = 1),
+                BODY_FLAG(struct issue_posting, reopen, "reopen"),
+                BODY_FLAG(struct issue_posting, resume, "resume"),
+                BODY_FLAG(struct issue_posting, interrupt, "interrupt"),
+                BODY_DOCUMENT(struct issue_posting, comment.presentation, "presentation",
+                              .flags = CHECK_NULLABLE),
+                BODY_DOCUMENT(struct issue_posting, comment.metadata, "metadata",
+                              .flags = CHECK_NULLABLE),
+        };
+        static const struct body_type type = BODY_TYPE(members);
+        struct issue_posting posting = { 0 };
+        struct issue_comment comment;
+        int r;
+
+        posting.body = body_decode(&type, c->body, true, c->op->arena, &posting);
+        r = issue_comment_create(c->op, c->rt, c->params[0], &posting, &comment, err);
+        return r < 0 ? r : show_comment(call_json(c), &comment);
+}
+
+/* -- Documents -------------------------------------------------------------------------------- */
+
+static int show_document(void *ctx, const struct issue_document *row)
+{
+        encode_document(ctx, row, true);
+        return 0;
+}
+
+static int list_documents(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct issue i;
+        int r = read_issue(c, &db, &i, err);
+
+        return r < 0 ? r
+                     : call_list_end(c, issue_documents_list(db, i.id, c->op->arena, show_document,
+                                                             call_list(c), err));
+}
+
+static int read_document(struct call *c, struct db **ret, struct issue_document *ret_document,
+                         struct err *err)
+{
+        struct issue i;
+        int r = read_issue(c, ret, &i, err);
+
+        if (r >= 0)
+                r = issue_check_document_key(c->params[1], err);
+        return r < 0 ? r
+                     : issue_documents_get(*ret, i.id, c->params[1], c->op->arena, ret_document,
+                                           err);
+}
+
+static int get_document(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct issue_document document;
+        int r = read_document(c, &db, &document, err);
+
+        return r < 0 ? r : show_document(call_json(c), &document);
+}
+
+static int put_document(struct call *c, struct err *err)
+{
+        static const char *const formats[] = { "markdown", NULL };
+        static const struct body_member members[] = {
+                BODY_PRESENT(struct issue_writing, has_title, "title"),
+                BODY_TEXT(struct issue_writing, revision.title, "title", .flags = CHECK_NULLABLE,
+                          .max = 200),
+                BODY_WORD(struct issue_writing, revision.format, "format", formats,
+                          .flags = CHECK_REQUIRED),
+                BODY_TEXT(struct issue_writing, revision.body, "body", .flags = CHECK_REQUIRED,
+                          .max = DOCUMENT_MAX),
+                BODY_TEXT(struct issue_writing, revision.change_summary, "changeSummary",
+                          .flags = CHECK_NULLABLE, .max = 500),
+                BODY_UUID(struct issue_writing, base, "baseRevisionId", .flags = CHECK_NULLABLE),
+        };
+        static const struct body_type type = BODY_TYPE(members);
+        struct issue_writing writing = { 0 };
+        struct issue_document document;
+        bool created;
+        int r;
+
+        writing.body = body_decode(&type, c->body, true, c->op->arena, &writing);
+        r = issue_document_put(c->op, c->rt, c->params[0], c->params[1], &writing, &document,
+                               &created, err);
+        c->status = created ? 201 : 200;
+        return r < 0 ? r : show_document(call_json(c), &document);
+}
+
+struct revisions {
+        struct jw *w;
+        struct issue_document document;
+};
+
+static int show_document_revision(void *ctx, const struct issue_document_revision *row)
+{
+        struct revisions *all = ctx;
+
+        jw_object(all->w);
+        encode_members(all->w, &issue_document_revision_table, row);
+        jw_kstring(all->w, "companyId", all->document.company_id);
+        jw_kstring(all->w, "issueId", all->document.issue_id);
+        jw_kstring(all->w, "key", all->document.key);
+        jw_object_end(all->w);
+        return 0;
+}
+
+static int list_document_revisions(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct revisions all = { 0 };
+        int r = read_document(c, &db, &all.document, err);
+
+        if (r < 0)
+                return r;
+        all.w = call_list(c);
+        return call_list_end(c, issue_document_revisions_list(db, all.document.id, c->op->arena,
+                                                              show_document_revision, &all, err));
 }
 
 const struct route routes_issues[] = {
         { "GET", "/api/issues", .fn = list_nowhere },
         { "GET", "/api/companies/:companyId/issues", .fn = list_issues },
-        { "POST", "/api/companies/:companyId/issues", .fn = create, .status = 201 },
+        { "POST", "/api/companies/:companyId/issues", .fn = create_issue, .status = 201 },
         { "GET", "/api/agents/me/inbox-lite", .fn = inbox_lite },
         { "GET", "/api/agents/me/inbox/mine", .fn = inbox_mine },
-        { "GET", "/api/issues/:id", .fn = get },
-        { "PATCH", "/api/issues/:id", .fn = patch },
+        { "GET", "/api/issues/:id", .fn = get_issue },
+        { "PATCH", "/api/issues/:id", .fn = patch_issue },
         { "GET", "/api/issues/:id/heartbeat-context", .fn = heartbeat_context },
         { "POST", "/api/issues/:id/children", .fn = create_child, .status = 201 },
-        { "POST", "/api/issues/:id/checkout", .fn = checkout },
-        { "POST", "/api/issues/:id/release", .fn = release,
+        { "POST", "/api/issues/:id/checkout", .fn = checkout_issue },
+        { "POST", "/api/issues/:id/release", .fn = release_issue,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "POST", "/api/issues/:id/admin/force-release", .fn = force_release,
+        { "POST", "/api/issues/:id/admin/force-release", .fn = force_release_issue,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/api/issues/:id/activity", .fn = activity },
+        { "GET", "/api/issues/:id/activity", .fn = list_issue_activity },
+        { "GET", "/api/issues/:id/comments", .fn = list_comments },
+        { "POST", "/api/issues/:id/comments", .fn = create_comment, .status = 201 },
+        { "GET", "/api/issues/:id/comments/:comment", .fn = get_comment },
+        { "GET", "/api/issues/:id/documents", .fn = list_documents },
+        { "GET", "/api/issues/:id/documents/:key", .fn = get_document },
+        { "PUT", "/api/issues/:id/documents/:key", .fn = put_document },
+        { "GET", "/api/issues/:id/documents/:key/revisions", .fn = list_document_revisions },
         { 0 },
 };

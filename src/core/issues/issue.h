@@ -12,9 +12,8 @@
 #ifndef BERTH_CORE_ISSUE_H
 #define BERTH_CORE_ISSUE_H
 
-#include "codec/json.h"
+#include "codec/body.h"
 #include "core/issues/rules/issue_rules.h"
-#include "store/activity.h"
 #include "store/execution_workspaces.h"
 #include "store/issue_comments.h"
 #include "store/issue_documents.h"
@@ -42,24 +41,39 @@ struct issue_task {
         struct issue_rows unresolved;
 };
 
+/* What is wanted of an issue. */
+struct issue_patch {
+        struct issue row; /* the members that are simply put into the row */
+        struct body body;
+        json_t *blocked_by; /* ids; NULL: not given */
+        json_t *settings;   /* NULL: not given, or none are wanted */
+        const char *status, *comment;
+        bool reopen;
+        /* Berth has no goals and no labels: a body that names one is refused. */
+        const char *goal_id;
+        json_t *labels;
+};
+extern const struct body_type issue_body;
+
 /* In the company, or beneath `parent` (a reference) when that is given. */
 int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
-                 json_t *body, struct issue *ret, struct err *err);
-/* The function checks access to the company that the filter names. */
-int issue_list(struct op *op, struct runtime *rt, const struct issue_filter *filter, issue_fn fn,
-               void *ctx, struct err *err);
+                 const struct issue_patch *patch, struct issue *ret, struct err *err);
 /* With `wake_comment_id`, ret->wake is that comment. */
 int issue_get(struct op *op, struct runtime *rt, const char *reference, const char *wake_comment_id,
               struct issue_detail *ret, struct err *err);
 /* *ret_comment: the comment posted with the change; its id is NULL without one. */
-int issue_update(struct op *op, struct runtime *rt, const char *reference, json_t *body,
-                 struct issue *ret, struct issue_comment *ret_comment, struct err *err);
-int issue_activity(struct op *op, struct runtime *rt, const char *reference, activity_fn fn,
-                   void *ctx, struct err *err);
+int issue_update(struct op *op, struct runtime *rt, const char *reference,
+                 const struct issue_patch *patch, struct issue *ret,
+                 struct issue_comment *ret_comment, struct err *err);
 
-/* {agentId, expectedStatuses}. 409 `Issue checkout conflict`. */
-int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
-                   struct issue *ret, struct err *err);
+struct issue_taking {
+        struct body body;
+        const char *agent_id;
+        json_t *expected; /* statuses, one of which the issue has to have */
+};
+/* 409 `Issue checkout conflict`. */
+int issue_checkout(struct op *op, struct runtime *rt, const char *reference,
+                   const struct issue_taking *taking, struct issue *ret, struct err *err);
 /* Set the issue back to todo, without assignee. A done or cancelled issue keeps its status. */
 int issue_release(struct op *op, struct runtime *rt, const char *reference, struct issue *ret,
                   struct err *err);
@@ -72,26 +86,28 @@ int issue_force_release(struct op *op, struct runtime *rt, const char *reference
 int issue_inbox(struct op *op, struct runtime *rt, const char *statuses,
                 int (*fn)(void *ctx, const struct issue_task *task), void *ctx, struct err *err);
 
-int issue_comment_create(struct op *op, struct runtime *rt, const char *reference, json_t *body,
-                         struct issue_comment *ret, struct err *err);
-int issue_comment_get(struct op *op, struct runtime *rt, const char *reference, const char *id,
-                      struct issue_comment *ret, struct err *err);
-/* after: the id of the comment that comes before the first, or NULL. */
-int issue_comment_list(struct op *op, struct runtime *rt, const char *reference, const char *after,
-                       bool newest_first, int64_t limit, issue_comment_fn fn, void *ctx,
-                       struct err *err);
+struct issue_posting {
+        struct issue_comment comment; /* body, presentation and metadata */
+        struct body body;
+        bool reopen, resume; /* either opens a closed issue again */
+        bool interrupt;      /* end the runs for the issue */
+};
+int issue_comment_create(struct op *op, struct runtime *rt, const char *reference,
+                         const struct issue_posting *posting, struct issue_comment *ret,
+                         struct err *err);
 
+/* What a document becomes. */
+struct issue_writing {
+        struct issue_document_revision revision; /* title, format, body and change_summary */
+        struct body body;
+        bool has_title;   /* else the title stays */
+        const char *base; /* the revision that the writer knew; NULL: any */
+};
 /* *ret_created: whether the document is new. */
 int issue_document_put(struct op *op, struct runtime *rt, const char *reference, const char *key,
-                       json_t *body, struct issue_document *ret, bool *ret_created,
-                       struct err *err);
-int issue_document_get(struct op *op, struct runtime *rt, const char *reference, const char *key,
-                       struct issue_document *ret, struct err *err);
-int issue_document_list(struct op *op, struct runtime *rt, const char *reference,
-                        issue_document_fn fn, void *ctx, struct err *err);
-/* Newest first. *ret is the document, known before the first row comes. */
-int issue_document_revisions(struct op *op, struct runtime *rt, const char *reference,
-                             const char *key, struct issue_document *ret,
-                             issue_document_revision_fn fn, void *ctx, struct err *err);
+                       const struct issue_writing *writing, struct issue_document *ret,
+                       bool *ret_created, struct err *err);
+/* ERR_INVALID for a text that cannot be a document's key. */
+int issue_check_document_key(const char *key, struct err *err);
 
 #endif

@@ -3,72 +3,23 @@
 #include "base/fault.h"
 #include "core/access/audit.h"
 #include "core/issues/issue_internal.h"
-#include "core/issues/issue_wake.h"
 
 struct request {
         struct op *op;
         struct runtime *rt;
         bool kick; /* there is something to run */
-        const char *reference, *agent_id;
-        json_t *body, *expected;
+        const char *reference;
+        const struct issue_taking *taking;
         bool clear_assignee;
         struct issue *issue, *previous;
 };
 
 /* -- Taking ----------------------------------------------------------------------------------- */
 
-static int check_body(struct request *q, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        json_t *item;
-        size_t at;
-
-        check_init(&c, q->body);
-        q->agent_id = arena_strdup(q->op->arena, check_uuid(&c, "agentId", CHECK_REQUIRED));
-        q->expected = check_strings(&c, "expectedStatuses", CHECK_REQUIRED, 0);
-        if (q->expected)
-                check_array_size(&c, "expectedStatuses", q->expected, 1, 0);
-        json_array_foreach(q->expected, at, item)
-        {
-                bool known = false;
-
-                for (const char *const *s = issue_statuses; *s; s++)
-                        known = known || streq(*s, json_string_value(item));
-                if (!known)
-                        check_custom(&c, "expectedStatuses", "Invalid status");
-        }
-        return check_end(&c, err);
-}
-
-static int check_caller(struct db *db, const struct request *q, struct err *err)
-{
-        const struct actor *a = q->op->actor;
-
-        if (a->type != ACTOR_AGENT)
-                return 0;
-        if (!streq(a->agent_id, q->agent_id))
-                return err_set(err, ERR_FORBIDDEN, "Agent can only checkout as itself");
-        if (!q->op->run_id)
-                return err_set(err, ERR_UNAUTHORIZED, "Agent run id required");
-        return issue_check_run(db, q->op, err);
-}
-
-static int check_project(struct db *db, const struct request *q, struct err *err)
-{
-        struct project p;
-        int r;
-
-        if (!q->issue->project_id)
-                return 0;
-        r = projects_get(db, q->issue->project_id, q->op->arena, &p, err);
-        if (r >= 0 && streq(p.status, "paused"))
-                r = err_set(err, ERR_CONFLICT, "Project is paused");
-        return r;
-}
-
 static bool is_own(const struct request *q)
 {
-        return q->issue->assignee_agent_id && streq(q->issue->assignee_agent_id, q->agent_id);
+        return q->issue->assignee_agent_id &&
+               streq(q->issue->assignee_agent_id, q->taking->agent_id);
 }
 
 /* The run that takes the issue: the caller's, for agents. */
@@ -90,7 +41,7 @@ static bool is_expected(const struct request *q)
         json_t *item;
         size_t at;
 
-        json_array_foreach(q->expected, at, item)
+        json_array_foreach(q->taking->expected, at, item)
         {
                 if (streq(json_string_value(item), q->issue->status))
                         return true;
@@ -118,13 +69,13 @@ static int check_free(struct db *db, const struct request *q, struct err *err)
         return 0;
 }
 
-static int take(struct db *db, struct request *q, struct err *err)
+static int write_taken(struct db *db, struct request *q, struct err *err)
 {
         struct issue *i = q->issue, seen = *i;
         int64_t now = clock_now_us();
         int r;
 
-        i->assignee_agent_id = q->agent_id;
+        i->assignee_agent_id = q->taking->agent_id;
         issue_set_status(i, "in_progress", now);
         i->started_at = i->updated_at = now;
         i->checkout_run_id = i->execution_run_id = run_of(q);
@@ -137,7 +88,7 @@ static int take(struct db *db, struct request *q, struct err *err)
         if (r >= 0)
                 r = audit(db, q->op, i->company_id, "issue.checked_out", "issue", i->id,
                           json_pack("{s:s, s:s}", "identifier", i->identifier, "agentId",
-                                    q->agent_id),
+                                    q->taking->agent_id),
                           err);
         return r < 0 ? r
                      : issue_wake_taken(
@@ -145,35 +96,45 @@ static int take(struct db *db, struct request *q, struct err *err)
                                err);
 }
 
-static int checkout(struct db *db, void *arg, struct err *err)
+static int issue_take(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
+        const struct actor *a = q->op->actor;
+        struct project project;
         int r = issue_load(db, q->op, q->reference, true, q->issue, err);
 
         if (r >= 0)
-                r = check_body(q, err);
-        if (r >= 0)
-                r = check_caller(db, q, err);
-        if (r >= 0)
-                r = check_project(db, q, err);
+                r = body_check(&q->taking->body, err);
+        if (r >= 0 && a->type == ACTOR_AGENT) {
+                if (!streq(a->agent_id, q->taking->agent_id))
+                        return err_set(err, ERR_FORBIDDEN, "Agent can only checkout as itself");
+                if (!q->op->run_id)
+                        return err_set(err, ERR_UNAUTHORIZED, "Agent run id required");
+                r = issue_check_run(db, q->op, err);
+        }
+        if (r >= 0 && q->issue->project_id) {
+                r = projects_get(db, q->issue->project_id, q->op->arena, &project, err);
+                if (r >= 0 && streq(project.status, "paused"))
+                        r = err_set(err, ERR_CONFLICT, "Project is paused");
+        }
         if (r < 0 || is_taken_already(q))
                 return r;
         r = issue_check_blockers(db, q->op, q->issue, err);
         if (r >= 0)
                 r = check_free(db, q, err);
-        return r < 0 ? r : take(db, q, err);
+        return r < 0 ? r : write_taken(db, q, err);
 }
 
-int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
-                   struct issue *ret, struct err *err)
+int issue_checkout(struct op *op, struct runtime *rt, const char *reference,
+                   const struct issue_taking *taking, struct issue *ret, struct err *err)
 {
         struct request q = {
-                .op = op, .rt = rt, .reference = reference, .body = body, .issue = ret
+                .op = op, .rt = rt, .reference = reference, .taking = taking, .issue = ret
         };
         int r;
 
         FAULT("issue.checkout.before");
-        r = store_write(op, rt->store, checkout, &q, err);
+        r = store_write(op, rt->store, issue_take, &q, err);
         FAULT("issue.checkout.after");
         if (r >= 0 && q.kick)
                 run_host_kick(rt->runs);
@@ -199,7 +160,7 @@ static int put_back(struct db *db, struct request *q, const char *action, struct
                              err);
 }
 
-static int release(struct db *db, void *arg, struct err *err)
+static int issue_give_back(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         int r = issue_load(db, q->op, q->reference, true, q->issue, err);
@@ -228,12 +189,12 @@ int issue_release(struct op *op, struct runtime *rt, const char *reference, stru
         int r;
 
         FAULT("issue.release.before");
-        r = store_write(op, rt->store, release, &q, err);
+        r = store_write(op, rt->store, issue_give_back, &q, err);
         FAULT("issue.release.after");
         return r;
 }
 
-static int force_release(struct db *db, void *arg, struct err *err)
+static int issue_unlock(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         int r = issue_load(db, q->op, q->reference, true, q->issue, err);
@@ -261,5 +222,5 @@ int issue_force_release(struct op *op, struct runtime *rt, const char *reference
                              .previous = ret_previous };
         int r = access_board(op->actor, err);
 
-        return r < 0 ? r : store_write(op, rt->store, force_release, &q, err);
+        return r < 0 ? r : store_write(op, rt->store, issue_unlock, &q, err);
 }

@@ -11,8 +11,9 @@
 
 /* -- Waking ----------------------------------------------------------------------------------- */
 
-static int wake(const struct issue_change_context *x, const struct issue *i, const char *agent_id,
-                const char *source, const char *reason, const char *comment_id, struct err *err)
+static int wake_agent(const struct issue_change_context *x, const struct issue *i,
+                      const char *agent_id, const char *source, const char *reason,
+                      const char *comment_id, struct err *err)
 {
         struct wake_request req = {
                 .agent_id = agent_id,
@@ -43,24 +44,18 @@ static bool is_waiting(const struct issue *i)
         return !i->assignee_agent_id || streq(i->status, "backlog") || issue_is_closed(i);
 }
 
-static int wake_assignee(const struct issue_change_context *x, const struct issue *i,
-                         struct err *err)
-{
-        return is_waiting(i) ? 0
-                             : wake(x, i, i->assignee_agent_id, WAKE_ASSIGNMENT, WAKE_ASSIGNED,
-                                    NULL, err);
-}
-
 int issue_wake_created(const struct issue_change_context *x, const struct issue *i, struct err *err)
 {
-        return wake_assignee(x, i, err);
+        return is_waiting(i) ? 0
+                             : wake_agent(x, i, i->assignee_agent_id, WAKE_ASSIGNMENT,
+                                          WAKE_ASSIGNED, NULL, err);
 }
 
 int issue_wake_taken(const struct issue_change_context *x, const struct issue *i, struct err *err)
 {
         if (x->op->actor->type != ACTOR_BOARD)
                 return 0;
-        return wake(x, i, i->assignee_agent_id, WAKE_ASSIGNMENT, WAKE_TAKEN, NULL, err);
+        return wake_agent(x, i, i->assignee_agent_id, WAKE_ASSIGNMENT, WAKE_TAKEN, NULL, err);
 }
 
 /* Issues that waited for this one and now wait for nothing. */
@@ -78,8 +73,8 @@ static int wake_dependents(const struct issue_change_context *x, const struct is
                         continue;
                 r = issue_blockers_open(x->db, other->id, &open, err);
                 if (r >= 0 && open == 0)
-                        r = wake(x, other, other->assignee_agent_id, WAKE_AUTOMATION,
-                                 WAKE_UNBLOCKED, NULL, err);
+                        r = wake_agent(x, other, other->assignee_agent_id, WAKE_AUTOMATION,
+                                       WAKE_UNBLOCKED, NULL, err);
         }
         return r;
 }
@@ -140,7 +135,7 @@ int issue_wake_changed(const struct issue_change_context *x, const struct issue 
         int r = end_what_is_over(x, before, i, err);
 
         if (r >= 0 && is_news(before, i))
-                r = wake_assignee(x, i, err);
+                r = issue_wake_created(x, i, err);
         if (r >= 0 && streq(i->status, "done") && !streq(before->status, "done"))
                 r = wake_dependents(x, i, err);
         return r;
@@ -243,7 +238,7 @@ static int wake_mentioned(const struct issue_change_context *x, const struct iss
                 bool told = is_assignee(i, id) && !issue_is_closed(i);
 
                 if (m.named[n] && !told && !(c->author_agent_id && streq(c->author_agent_id, id)))
-                        r = wake(x, i, id, WAKE_AUTOMATION, WAKE_MENTIONED, c->id, err);
+                        r = wake_agent(x, i, id, WAKE_AUTOMATION, WAKE_MENTIONED, c->id, err);
         }
         return r;
 }
@@ -255,6 +250,7 @@ int issue_wake_commented(const struct issue_change_context *x, const struct issu
         int r = 0;
 
         if (i->assignee_agent_id && !is_own && !issue_is_closed(i))
-                r = wake(x, i, i->assignee_agent_id, WAKE_AUTOMATION, WAKE_COMMENTED, c->id, err);
+                r = wake_agent(x, i, i->assignee_agent_id, WAKE_AUTOMATION, WAKE_COMMENTED, c->id,
+                               err);
         return r < 0 ? r : wake_mentioned(x, i, c, err);
 }

@@ -1,147 +1,12 @@
-/* Decides which bodies make or change an issue, and which relations it may have. */
-#include "base/clock.h"
+/* Decides which projects, parents, blockers and places an issue may have, and passes its settings
+ * on to the workspace that it reuses. */
 #include "core/access/agent_fields.h"
-#include "core/access/audit.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
 #include "core/issues/issue_internal.h"
-#include "core/patch.h"
+#include "core/workspaces/execution_workspace.h"
 
-#define BLOCKERS_MAX 256
-
-const char *const issue_statuses[] = { "backlog", "todo",    "in_progress", "in_review",
-                                       "done",    "blocked", "cancelled",   NULL };
-static const char *const issue_priorities[] = { "critical", "high", "medium", "low", NULL };
-static const char *const work_modes[] = { "standard", "planning", NULL };
-static const char *const members[] = {
-        "assigneeAgentId",
-        "assigneeUserId",
-        "billingCode",
-        "blockedByIssueIds",
-        "comment",
-        "description",
-        "executionPolicy",
-        "executionWorkspaceId",
-        "executionWorkspacePreference",
-        "executionWorkspaceSettings",
-        "hiddenAt",
-        "parentId",
-        "priority",
-        "projectId",
-        "requestDepth",
-        "status",
-        "title",
-        "workMode",
-        NULL,
-};
-
-/* -- Reading ---------------------------------------------------------------------------------- */
-
-static void read_settings(struct check *c, struct arena *a, struct issue *i,
-                          struct issue_change *ret)
-{
-        static const char *const known[] = { "mode", "environmentId", "workspaceStrategy",
-                                             "workspaceRuntime", NULL };
-        json_t *settings = check_record(c, "executionWorkspaceSettings", CHECK_NULLABLE);
-        struct check n;
-
-        check_nested(&n, c, "executionWorkspaceSettings", settings);
-        if (settings) {
-                (void)check_string(&n, "mode", CHECK_NULLABLE, 1, 0);
-                (void)check_uuid(&n, "environmentId", CHECK_NULLABLE);
-                (void)check_record(&n, "workspaceStrategy", CHECK_NULLABLE);
-                (void)check_record(&n, "workspaceRuntime", CHECK_NULLABLE);
-                check_unknown(&n, known);
-        }
-        ret->has_settings = check_has(c, "executionWorkspaceSettings");
-        ret->settings = settings;
-        if (ret->has_settings)
-                i->execution_workspace_settings = settings ? json_to_arena(a, settings) : NULL;
-        ret->has_workspace = patch_uuid(c, a, "executionWorkspaceId", &i->execution_workspace_id);
-        (void)patch_text(c, a, "executionWorkspacePreference", &i->execution_workspace_preference);
-}
-
-static void read_blockers(struct check *c, struct issue_change *ret)
-{
-        json_t *list = check_strings(c, "blockedByIssueIds", CHECK_OPTIONAL, 1), *item;
-        size_t at;
-
-        check_array_size(c, "blockedByIssueIds", list, 0, BLOCKERS_MAX);
-        json_array_foreach(list, at, item)
-        {
-                if (!uuid_is_valid(json_string_value(item)))
-                        check_invalid_string(c, "blockedByIssueIds", "uuid", "Invalid uuid");
-        }
-        ret->blocked_by = list;
-}
-
-/* Berth has no goals and no labels; naming one is naming something that does not exist. */
-static void read_absent(struct check *c)
-{
-        json_t *labels = check_strings(c, "labelIds", CHECK_OPTIONAL, 1);
-
-        if (check_uuid(c, "goalId", CHECK_NULLABLE))
-                check_custom(c, "goalId", "Goal not found");
-        if (json_array_size(labels) > 0)
-                check_custom(c, "labelIds", "Label not found");
-}
-
-static void read_change(struct check *c, struct arena *a, struct issue *i, struct issue_change *ret)
-{
-        const char *hidden = check_string(c, "hiddenAt", CHECK_NULLABLE, 0, 0);
-
-        i->hidden_at = check_has(c, "hiddenAt") ? 0 : i->hidden_at;
-        if (hidden && !clock_parse_iso(hidden, &i->hidden_at))
-                check_invalid_string(c, "hiddenAt", "datetime", "Invalid datetime");
-        ret->comment = arena_strdup(a, check_string(c, "comment", CHECK_OPTIONAL, 1, 0));
-        ret->reopen = check_bool(c, "reopen", CHECK_OPTIONAL, false);
-}
-
-int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *i,
-                    struct issue_change *ret, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = op->arena;
-        const char *title;
-        json_t *policy;
-        int64_t depth;
-        bool has;
-
-        *ret = (struct issue_change){ .given = patch_names(a, body, members) };
-        check_init(&c, body);
-        title = check_string(&c, "title", creating ? CHECK_REQUIRED : CHECK_OPTIONAL, 1, 0);
-        if (title)
-                i->title = arena_strdup(a, title);
-        (void)patch_text(&c, a, "description", &i->description);
-        ret->has_status = patch_word(&c, a, "status", issue_statuses, &ret->status);
-        (void)patch_word(&c, a, "priority", issue_priorities, &i->priority);
-        (void)patch_word(&c, a, "workMode", work_modes, &i->work_mode);
-        ret->has_assignee = patch_uuid(&c, a, "assigneeAgentId", &i->assignee_agent_id);
-        if (patch_text(&c, a, "assigneeUserId", &i->assignee_user_id))
-                ret->has_assignee = true;
-        (void)patch_uuid(&c, a, "projectId", &i->project_id);
-        (void)patch_uuid(&c, a, "parentId", &i->parent_id);
-        (void)patch_text(&c, a, "billingCode", &i->billing_code);
-        depth = check_int(&c, "requestDepth", CHECK_OPTIONAL, 0, INT32_MAX, &has);
-        if (has)
-                i->request_depth = depth;
-        policy = check_record(&c, "executionPolicy", CHECK_NULLABLE);
-        if (check_has(&c, "executionPolicy"))
-                i->execution_policy = policy ? json_to_arena(a, policy) : NULL;
-        read_blockers(&c, ret);
-        read_settings(&c, a, i, ret);
-        read_absent(&c);
-        if (!creating)
-                read_change(&c, a, i, ret);
-        return check_end(&c, err);
-}
-
-/* -- What it may refer to --------------------------------------------------------------------- */
-
-static bool same(const char *a, const char *b)
-{
-        return (!a && !b) || (a && b && streq(a, b));
-}
+#define REUSE "reuse_existing"
 
 static int check_project(struct db *db, const struct op *op, const struct issue *i, struct err *err)
 {
@@ -195,17 +60,17 @@ static int check_blocker(struct db *db, const struct op *op, const struct issue 
         return r;
 }
 
-static int check_settings(struct db *db, struct runtime *rt, const struct op *op,
-                          const struct issue *before, const struct issue *i,
-                          const struct issue_change *change, struct err *err)
+static int check_issue_settings(struct db *db, struct runtime *rt, const struct op *op,
+                                const struct issue *before, const struct issue *i,
+                                const struct issue_patch *patch, struct err *err)
 {
         const char *had = before ? before->execution_workspace_settings : NULL;
-        const char *id = json_get_string(change->settings, "environmentId");
+        const char *id = json_get_string(patch->settings, "environmentId");
         CLEAN(json_decrefp) json_t *old = NULL;
         struct field_change fields = { .of = FIELD_OF_ISSUE_SETTINGS,
                                        .company_id = i->company_id,
                                        .path = "executionWorkspaceSettings",
-                                       .after = change->settings };
+                                       .after = patch->settings };
         int r = had ? json_parse(had, strlen(had), &old, err) : 0;
 
         fields.before = old;
@@ -214,7 +79,35 @@ static int check_settings(struct db *db, struct runtime *rt, const struct op *op
                                                   &fields.is_isolated, err);
         if (r >= 0)
                 r = agent_fields_check(db, op, &fields, NULL, err);
-        return r < 0 ? r : env_select_in(db, rt, op, i->company_id, change->settings, had, err);
+        return r < 0 ? r : env_select_in(db, rt, op, i->company_id, patch->settings, had, err);
+}
+
+/* Whether the workspace that the issue names keeps its work in an isolated place. A workspace that
+ * names no environment does not answer this. */
+static int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const struct op *op,
+                                       const struct issue *i, bool *ret, struct err *err)
+{
+        struct execution_workspace workspace;
+        const char *id;
+        json_t *config;
+        int r;
+
+        *ret = false;
+        if (!i->execution_workspace_id)
+                return 0;
+        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        config = execution_workspace_config(workspace.metadata);
+        id = json_get_string(config, "environmentId");
+        if (id)
+                r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id, ret, err);
+        json_decref(config);
+        return r;
 }
 
 /* The workspace that an issue works in determines the environment: an agent may not freely choose
@@ -257,7 +150,7 @@ static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
         const char *id;
         int r = 0;
 
-        if (op->actor->type != ACTOR_AGENT || same(before->project_id, i->project_id))
+        if (op->actor->type != ACTOR_AGENT || issue_same(before->project_id, i->project_id))
                 return 0;
         if (i->project_id)
                 r = projects_get(db, i->project_id, op->arena, &project, err);
@@ -279,44 +172,48 @@ static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
 
 int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
                           const struct issue *before, const struct issue *i,
-                          const struct issue_change *change, struct err *err)
+                          const struct issue_patch *patch, struct err *err)
 {
+        struct execution_workspace workspace;
         json_t *item;
         size_t at;
         int r = 0;
 
-        if (!before || !same(before->project_id, i->project_id))
+        if (!before || !issue_same(before->project_id, i->project_id))
                 r = check_project(db, op, i, err);
         if (r >= 0 && before)
                 r = check_moved(db, rt, op, before, i, err);
-        if (r >= 0 && (!before || !same(before->parent_id, i->parent_id)))
+        if (r >= 0 && (!before || !issue_same(before->parent_id, i->parent_id)))
                 r = check_parent(db, op, i, err);
-        json_array_foreach(change->blocked_by, at, item)
+        json_array_foreach(patch->blocked_by, at, item)
         {
                 if (r >= 0)
                         r = check_blocker(db, op, i, json_string_value(item), err);
         }
-        if (r >= 0 && change->has_settings)
-                r = check_settings(db, rt, op, before, i, change, err);
+        if (r >= 0 && body_has(&issue_body, &patch->body, "executionWorkspaceSettings"))
+                r = check_issue_settings(db, rt, op, before, i, patch, err);
         if (r >= 0)
                 r = check_place(db, rt, op, before, i, err);
-        if (r >= 0 && change->has_workspace && i->execution_workspace_id &&
-            !(before && same(before->execution_workspace_id, i->execution_workspace_id)))
-                r = issue_check_workspace(db, op, i, err);
+        if (r < 0 || !i->execution_workspace_id ||
+            (before && issue_same(before->execution_workspace_id, i->execution_workspace_id)))
+                return r;
+        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && !streq(workspace.company_id, i->company_id)))
+                return err_set(err, ERR_UNPROCESSABLE, "Execution workspace not found");
         return r;
 }
 
-int issue_write_blockers(struct db *db, const struct issue *i, const struct issue_change *change,
+int issue_write_blockers(struct db *db, const struct issue *i, const struct issue_patch *patch,
                          struct err *err)
 {
         json_t *item;
         size_t at;
         int r;
 
-        if (!change->blocked_by)
+        if (!patch->blocked_by)
                 return 0;
         r = issue_blockers_clear(db, i->id, err);
-        json_array_foreach(change->blocked_by, at, item)
+        json_array_foreach(patch->blocked_by, at, item)
         {
                 struct uuid id;
 
@@ -324,4 +221,72 @@ int issue_write_blockers(struct db *db, const struct issue *i, const struct issu
                         r = issue_blockers_put(db, i->id, id.s, i->updated_at, err);
         }
         return r;
+}
+
+/* Settings of the issue as members of the workspace's configuration. A workspace without an
+ * environment works on this machine, which an agent may not choose: an agent's null is ignored. */
+static void merge_settings(json_t *config, const json_t *settings, bool is_agent)
+{
+        static const char *const commands[] = { "provisionCommand", "teardownCommand" };
+        json_t *environment = json_object_get(settings, "environmentId");
+        json_t *runtime = json_object_get(settings, "workspaceRuntime");
+        const json_t *strategy = json_get_object(settings, "workspaceStrategy");
+
+        if (environment && !(is_agent && json_is_null(environment)))
+                json_object_set(config, "environmentId", environment);
+        if (runtime)
+                json_object_set(config, "workspaceRuntime", runtime);
+        for (size_t n = 0; n < ARRAY_LEN(commands); n++)
+                if (json_object_get(strategy, commands[n]))
+                        json_object_set(config, commands[n],
+                                        json_object_get(strategy, commands[n]));
+}
+
+/* The workspace's metadata with the settings in its configuration. A new reference. */
+static int merged_metadata(const char *text, const json_t *settings, bool is_agent, json_t **ret,
+                           struct err *err)
+{
+        json_t *metadata = NULL, *config;
+        int r = text ? json_parse(text, strlen(text), &metadata, err) : 0;
+
+        if (r < 0)
+                return r;
+        metadata = metadata ? metadata : json_object();
+        config = json_get_object(metadata, "config");
+        if (!config) {
+                config = json_object();
+                json_object_set_new(metadata, "config", config);
+        }
+        merge_settings(config, settings, is_agent);
+        *ret = metadata;
+        return 0;
+}
+
+int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *i,
+                         const json_t *settings, struct err *err)
+{
+        struct execution_workspace workspace;
+        json_t *metadata;
+        int64_t seen;
+        int r;
+
+        if (!settings || !i->execution_workspace_id || !i->execution_workspace_preference ||
+            !streq(i->execution_workspace_preference, REUSE))
+                return 0;
+        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r >= 0)
+                r = merged_metadata(workspace.metadata, settings, op->actor->type == ACTOR_AGENT,
+                                    &metadata, err);
+        if (r < 0)
+                return r;
+        workspace.metadata = json_to_arena(op->arena, metadata);
+        json_decref(metadata);
+        seen = workspace.updated_at;
+        workspace.updated_at = i->updated_at;
+        r = execution_workspaces_replace(db, &workspace, seen, err);
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The workspace was changed by someone else") : r;
 }
