@@ -10,7 +10,7 @@
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     500
 
-static int show(void *ctx, const struct activity *row)
+static int show_activity(void *ctx, const struct activity *row)
 {
         encode_activity(ctx, row);
         return 0;
@@ -29,7 +29,8 @@ static int list_activity(struct call *c, struct err *err)
                 return r;
         r = activity_list(db, company, call_query(c, "agentId"), call_query(c, "entityType"),
                           call_query(c, "entityId"), call_query(c, "action"),
-                          MAX(1, MIN(limit, LIMIT_MAX)), c->op->arena, show, call_list(c), err);
+                          MAX(1, MIN(limit, LIMIT_MAX)), c->op->arena, show_activity, call_list(c),
+                          err);
         return call_list_end(c, r);
 }
 
@@ -64,7 +65,7 @@ struct create_request {
         struct activity *row;
 };
 
-static int create(struct db *db, void *arg, struct err *err)
+static int activity_append(struct db *db, void *arg, struct err *err)
 {
         struct create_request *q = arg;
         int r = access_company(db, &q->c->actor, q->row->company_id, true, err);
@@ -85,7 +86,7 @@ static int create_activity(struct call *c, struct err *err)
         if (r >= 0)
                 r = check_entry(c, &row, err);
         if (r >= 0)
-                r = store_write(c->op, c->rt->store, create, &q, err);
+                r = store_write(c->op, c->rt->store, activity_append, &q, err);
         if (r >= 0)
                 encode_activity(call_json(c), &row);
         return r;

@@ -8,15 +8,21 @@
 
 #define MISSING_REVISION "Config revision not found"
 
+/* Begin to read what belongs to an agent, for a caller that manages agents. */
+static int read_managed(struct call *c, struct db **ret, struct agent *ret_agent, struct err *err)
+{
+        int r = store_read_begin(c->op, c->rt->store, ret, err);
+
+        return r < 0 ? r : agent_load_managed(*ret, c->op, c->params[0], ret_agent, err);
+}
+
 static int get_configuration(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct jw *w = call_json(c);
         struct agent g;
-        int r = store_read_begin(c->op, c->rt->store, &db, err);
+        int r = read_managed(c, &db, &g, err);
 
-        if (r >= 0)
-                r = agent_load_managed(db, c->op, c->params[0], &g, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -49,10 +55,8 @@ static int list_revisions(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct agent g;
-        int r = store_read_begin(c->op, c->rt->store, &db, err);
+        int r = read_managed(c, &db, &g, err);
 
-        if (r >= 0)
-                r = agent_load_managed(db, c->op, c->params[0], &g, err);
         if (r < 0)
                 return r;
         (void)call_list(c);
@@ -68,9 +72,7 @@ static int get_revision(struct call *c, struct err *err)
         int r = call_uuid(c, 1, MISSING_REVISION, err);
 
         if (r >= 0)
-                r = store_read_begin(c->op, c->rt->store, &db, err);
-        if (r >= 0)
-                r = agent_load_managed(db, c->op, c->params[0], &g, err);
+                r = read_managed(c, &db, &g, err);
         if (r >= 0)
                 r = agent_config_revisions_get(db, g.id, c->params[1], c->op->arena, &row, err);
         if (r >= 0)
@@ -382,9 +384,7 @@ static int list_sessions(struct call *c, struct err *err)
         int r = access_board(&c->actor, err);
 
         if (r >= 0)
-                r = store_read_begin(c->op, c->rt->store, &db, err);
-        if (r >= 0)
-                r = agent_load_managed(db, c->op, c->params[0], &g, err);
+                r = read_managed(c, &db, &g, err);
         return r < 0 ? r
                      : call_list_end(c, agent_task_sessions_list(db, g.id, c->op->arena,
                                                                  show_session, call_list(c), err));

@@ -126,9 +126,8 @@ struct route {
 };
 
 /* Tables of the resources; each ended by a NULL method. */
-extern const struct route routes_health[];
 extern const struct route routes_instance[];
-extern const struct route routes_cli_auth[];
+extern const struct route routes_access[];
 extern const struct route routes_callback_test[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];

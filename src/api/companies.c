@@ -175,7 +175,7 @@ static int preview_export(struct call *c, struct err *err)
         int r = call_read(c, c->params[0], &db, err);
 
         if (r >= 0 && c->actor.type == ACTOR_AGENT)
-                r = agent_actor_is_ceo(db, c->op, &is_ceo, err);
+                r = access_is_ceo(db, c->op, &is_ceo, err);
         if (r >= 0 && !is_ceo)
                 r = access_board(&c->actor, err);
         if (r < 0)

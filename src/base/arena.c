@@ -109,6 +109,23 @@ char *arena_strtrim(struct arena *a, const char *s)
         return n > 0 ? arena_strndup(a, s, n) : NULL;
 }
 
+char *arena_slug(struct arena *a, const char *name)
+{
+        char *out = arena_alloc(a, strlen(name) + 1);
+        size_t n = 0;
+
+        for (; *name; name++) {
+                if (isalnum((unsigned char)*name))
+                        out[n++] = (char)tolower((unsigned char)*name);
+                else if (n > 0 && out[n - 1] != '-')
+                        out[n++] = '-';
+        }
+        while (n > 0 && out[n - 1] == '-')
+                n--;
+        out[n] = '\0';
+        return out;
+}
+
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
         va_list ap;

@@ -23,6 +23,8 @@ char *arena_strdup(struct arena *a, const char *s);            /* NULL gives NUL
 char *arena_strndup(struct arena *a, const char *s, size_t n); /* as xstrndup() */
 /* Without white space around it; NULL when s is NULL or blank. */
 char *arena_strtrim(struct arena *a, const char *s);
+/* The name as a part of an address: "Ada Lovelace" gives ada-lovelace. */
+char *arena_slug(struct arena *a, const char *name);
 char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);
 
 /* An array that grows: room for one more behind its n elements. The array itself, or a larger copy

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "core/access/audit.h"
-#include "core/live/live_number.h"
 #include "core/live/live_ring.h"
+#include "rt/pool.h"
 #include "store/settings.h"
 
 #define OTHER "c0000000-0000-4000-8000-000000000002"

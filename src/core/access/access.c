@@ -1,6 +1,7 @@
 /* Decides what an actor may do: access to companies, permissions, and the rights of roles. */
 #include "core/access/access.h"
 
+#include "store/agents.h"
 #include "store/companies.h"
 #include "store/identity.h"
 
@@ -204,6 +205,15 @@ int access_manage_agents(struct db *db, const struct actor *a, const char *compa
         if (r < 0)
                 return r;
         return allowed ? 0 : err_set(err, ERR_FORBIDDEN, "Missing permission: " PERM_AGENTS_CREATE);
+}
+
+int access_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err)
+{
+        struct agent self;
+        int r = agents_get(db, op->actor->agent_id, op->arena, &self, err);
+
+        *ret = r >= 0 && streq(self.role, "ceo");
+        return r;
 }
 
 bool access_may_use_host(const struct runtime *rt, const struct actor *actor)

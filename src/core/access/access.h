@@ -63,6 +63,9 @@ int access_manage_environments(struct db *db, const struct actor *a, const char 
 int access_manage_agents(struct db *db, const struct actor *a, const char *company_id,
                          struct err *err);
 
+/* Whether the acting agent is a CEO. */
+int access_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err);
+
 /* Whether the actor may decide what runs on this machine (environments/host_use.h). */
 bool access_may_use_host(const struct runtime *rt, const struct actor *actor);
 

@@ -274,8 +274,8 @@ static bool is_allowed(const struct comparison *c, enum field_rule rule, const c
         }
 }
 
-static void compare(struct comparison *c, enum field_object of, const char *path,
-                    const json_t *before, const json_t *after);
+static void compare_members(struct comparison *c, enum field_object of, const char *path,
+                            const json_t *before, const json_t *after);
 
 static void compare_member(struct comparison *c, enum field_object of, const char *path,
                            const char *name, const json_t *before, const json_t *after)
@@ -291,7 +291,7 @@ static void compare_member(struct comparison *c, enum field_object of, const cha
         rule = f ? f->rule : field_object_rules[of];
         here = path ? xasprintf("%s.%s", path, name) : xstrdup(name);
         if (f && rule == FIELD_MEMBERS) {
-                compare(c, f->members, here, before, after);
+                compare_members(c, f->members, here, before, after);
                 free(here);
                 return;
         }
@@ -304,12 +304,12 @@ static void compare_member(struct comparison *c, enum field_object of, const cha
                 refused = &c->refused[rule];
                 buf_appendf(refused, "%s%s", refused->len ? ", " : "", here);
         }
-        compare(c, FIELD_OF_ANY, here, before, after); /* fields named at any depth */
+        compare_members(c, FIELD_OF_ANY, here, before, after); /* fields named at any depth */
         free(here);
 }
 
-static void compare(struct comparison *c, enum field_object of, const char *path,
-                    const json_t *before, const json_t *after)
+static void compare_members(struct comparison *c, enum field_object of, const char *path,
+                            const json_t *before, const json_t *after)
 {
         const char *name;
         json_t *value;
@@ -325,15 +325,6 @@ static void compare(struct comparison *c, enum field_object of, const char *path
         }
 }
 
-static int actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err)
-{
-        struct agent self;
-        int r = agents_get(db, op->actor->agent_id, op->arena, &self, err);
-
-        *ret = r >= 0 && streq(self.role, "ceo");
-        return r;
-}
-
 /* A member that may do a company's work may not decide what runs before and after it: that is a
  * part of the place. */
 static int check_board(struct db *db, const struct op *op, const struct field_change *change,
@@ -345,7 +336,7 @@ static int check_board(struct db *db, const struct op *op, const struct field_ch
 
         if (r < 0 || allowed)
                 return r;
-        compare(&c, change->of, change->path, change->before, change->after);
+        compare_members(&c, change->of, change->path, change->before, change->after);
         if (c.refused[FIELD_COMMAND].len > 0)
                 r = err_set(err, ERR_FORBIDDEN,
                             "Missing permission: " PERM_ENVIRONMENTS
@@ -368,10 +359,10 @@ int agent_fields_check(struct db *db, const struct op *op, const struct field_ch
                 return check_board(db, op, change, err);
         if (op->actor->type != ACTOR_AGENT)
                 return 0;
-        r = actor_is_ceo(db, op, &c.is_ceo, err);
+        r = access_is_ceo(db, op, &c.is_ceo, err);
         if (r < 0)
                 return r;
-        compare(&c, change->of, change->path, change->before, change->after);
+        compare_members(&c, change->of, change->path, change->before, change->after);
         for (enum field_rule rule = 0; rule < FIELD_RULES; rule++) {
                 if (r >= 0 && refusals[rule] && c.refused[rule].len > 0) {
                         CLEAN(buf_done) struct buf text = BUF_INIT;

@@ -2,7 +2,7 @@
  * table has one rule: only users with the right to manage environments may set a field that becomes
  * a command where the work is done (FIELD_COMMAND), whatever object the field is a part of.
  *
- * An agent works with a key of its own, and anybody who talks the agent into something controls
+ * An agent works with a key of its own, and a person who talks the agent into something controls
  * that key. So no such key, whatever the agent's role and rights, makes anything run outside an
  * isolated place (kind.h), for itself or for another: no command, argument, variable, URL, header,
  * directory or environment. And no such key widens the agent's own rights, or gives others rights

@@ -272,18 +272,6 @@ static int key_user(struct db *db, struct op *op, const struct board_key_request
 static int join_company(struct db *db, struct op *op, const struct board_key_request *asked,
                         const struct user *user, struct err *err)
 {
-        struct uuid id = uuid_new();
-        int64_t now = clock_now_us();
-        struct membership m = {
-                .id = id.s,
-                .company_id = asked->company_id,
-                .principal_type = "user",
-                .principal_id = user->id,
-                .role = asked->role ? asked->role : "operator",
-                .status = "active",
-                .created_at = now,
-                .updated_at = now,
-        };
         struct company ignored;
         struct membership present;
         int r = companies_get(db, asked->company_id, op->arena, &ignored, err);
@@ -294,7 +282,8 @@ static int join_company(struct db *db, struct op *op, const struct board_key_req
         r = memberships_get(db, asked->company_id, "user", user->id, op->arena, &present, err);
         if (r == ERR_NOT_FOUND || (r >= 0 && asked->role)) {
                 err_clear(err);
-                r = memberships_put(db, &m, err);
+                r = member_put(db, asked->company_id, "user", user->id,
+                               asked->role ? asked->role : "operator", err);
         }
         return r < 0 ? r
                      : member_put_grants(db, asked->company_id, "user", user->id, &asked->grants,

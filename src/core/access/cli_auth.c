@@ -12,8 +12,9 @@
 
 #define CHALLENGE_LIFE_US (600 * US_PER_S)
 #define KEY_LIFE_US       (30 * 86400 * US_PER_S)
-/* Anybody may open challenges; more than this at once is an attempt to fill the disk. One client
- * may have only a part of them, so that a client that opens too many shuts out only itself. */
+/* Every client may open challenges; more than this at once is an attempt to fill the disk. One
+ * client may have only a part of them, so that a client that opens too many shuts out only itself.
+ */
 #define CHALLENGES_OPEN_MAX   1000
 #define CHALLENGES_CLIENT_MAX 100
 

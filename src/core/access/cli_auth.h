@@ -1,5 +1,5 @@
-/* Operator sign-in for the CLI. Anybody may open a challenge; a signed-in person approves it, and
- * its board token works from then on. Challenges live ten minutes. Operation threads. */
+/* Operator sign-in for the CLI. Every client may open a challenge; a signed-in person approves it,
+ * and its board token works from then on. Challenges live ten minutes. Operation threads. */
 #ifndef BERTH_CORE_CLI_AUTH_H
 #define BERTH_CORE_CLI_AUTH_H
 

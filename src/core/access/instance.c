@@ -26,7 +26,7 @@ struct request {
         struct op *op;
         enum instance_section section;
         json_t *body;
-        struct buf *out;
+        const char *text; /* what it became */
 };
 
 /* The settings are open only when they say so, or do not mention it. */
@@ -150,16 +150,13 @@ static int instance_merge(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = check_settings(q->body, document, err);
         if (r >= 0) {
-                const char *text;
-
                 json_object_update(document, q->body);
-                text = json_to_arena(q->op->arena, document);
+                q->text = json_to_arena(q->op->arena, document);
                 if (q->section == INSTANCE_GENERAL)
-                        row.general = text;
+                        row.general = q->text;
                 else
-                        row.experimental = text;
+                        row.experimental = q->text;
                 r = settings_put(db, &row, clock_now_us(), err);
-                buf_puts(q->out, text);
         }
         json_decref(document);
         return r;
@@ -168,7 +165,7 @@ static int instance_merge(struct db *db, void *arg, struct err *err)
 int instance_patch(struct op *op, struct runtime *rt, enum instance_section section, json_t *body,
                    struct buf *ret_json, struct err *err)
 {
-        struct request q = { op, section, body, ret_json };
+        struct request q = { op, section, body, NULL };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r < 0)
@@ -176,5 +173,7 @@ int instance_patch(struct op *op, struct runtime *rt, enum instance_section sect
         FAULT("instance.patch.before");
         r = store_write(op, rt->store, instance_merge, &q, err);
         FAULT("instance.patch.after");
+        if (r >= 0)
+                buf_puts(ret_json, q.text);
         return r;
 }

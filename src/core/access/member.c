@@ -18,6 +18,16 @@ const char *const member_permissions[] = {
         NULL,
 };
 
+int member_put(struct db *db, const char *company_id, const char *type, const char *principal,
+               const char *role, struct err *err)
+{
+        struct uuid id = uuid_new();
+        int64_t now = clock_now_us();
+        struct membership m = { id.s, company_id, type, principal, role, "active", now, now };
+
+        return memberships_put(db, &m, err);
+}
+
 int member_put_grants(struct db *db, const char *company_id, const char *type,
                       const char *principal, const struct member_grants *grants, struct err *err)
 {

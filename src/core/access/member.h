@@ -17,7 +17,9 @@ struct member_grants {
         size_t n;
 };
 
-/* Inside a store_write() function. */
+/* Inside store_write() functions: make an active member, or set the role of one; and add grants. */
+int member_put(struct db *db, const char *company_id, const char *type, const char *principal,
+               const char *role, struct err *err);
 int member_put_grants(struct db *db, const char *company_id, const char *type,
                       const char *principal, const struct member_grants *grants, struct err *err);
 

@@ -7,7 +7,7 @@
 #define CONCURRENT_MAX     50
 #define INTERVAL_MAX_S     (INT64_C(366) * 24 * 3600)
 
-static bool flag(const json_t *heartbeat, const char *name, bool fallback)
+static bool heartbeat_flag(const json_t *heartbeat, const char *name, bool fallback)
 {
         const json_t *v = json_object_get(heartbeat, name);
 
@@ -15,7 +15,7 @@ static bool flag(const json_t *heartbeat, const char *name, bool fallback)
 }
 
 /* A whole number; 0 for anything else. */
-static int64_t number(const json_t *heartbeat, const char *name)
+static int64_t heartbeat_number(const json_t *heartbeat, const char *name)
 {
         const json_t *v = json_object_get(heartbeat, name);
 
@@ -30,15 +30,15 @@ void run_policy_read(const struct agent *agent, struct arena *arena, struct run_
 
         (void)json_parse(agent->runtime_config, strlen(agent->runtime_config), &config, NULL);
         h = json_get_object(config, "heartbeat");
-        *ret = (struct run_policy){ .wake_on_demand = flag(h, "wakeOnDemand", true) };
-        ret->interval_s = number(h, "intervalSec");
+        *ret = (struct run_policy){ .wake_on_demand = heartbeat_flag(h, "wakeOnDemand", true) };
+        ret->interval_s = heartbeat_number(h, "intervalSec");
         if (ret->interval_s > 0)
                 ret->interval_s = MAX(RUN_INTERVAL_MIN_S, MIN(ret->interval_s, INTERVAL_MAX_S));
         else
                 ret->interval_s = 0;
         ret->cron = arena_strdup(arena, json_get_string(h, "cron"));
-        ret->timer = flag(h, "enabled", false) && (ret->interval_s > 0 || ret->cron);
-        most = number(h, "maxConcurrentRuns");
+        ret->timer = heartbeat_flag(h, "enabled", false) && (ret->interval_s > 0 || ret->cron);
+        most = heartbeat_number(h, "maxConcurrentRuns");
         ret->max_concurrent = most > 0 ? MIN(most, CONCURRENT_MAX) : CONCURRENT_DEFAULT;
         json_decref(config);
 }

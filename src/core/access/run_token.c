@@ -15,8 +15,8 @@ struct run_keys {
         struct secret_value channel; /* KEY_LEN bytes */
 };
 
-static void derive(const void *key, size_t key_len, const char *label, const char *name,
-                   unsigned char ret[KEY_LEN])
+static void derive_key(const void *key, size_t key_len, const char *label, const char *name,
+                       unsigned char ret[KEY_LEN])
 {
         crypto_auth_hmacsha256_state state;
 
@@ -39,7 +39,7 @@ static void instance_key(const struct node *node, unsigned char ret[KEY_LEN])
                 random_bytes(ret, KEY_LEN);
                 return;
         }
-        derive(master.bytes, MASTER_KEY_BYTES, "berth runs:", node->id.s, ret);
+        derive_key(master.bytes, MASTER_KEY_BYTES, "berth runs:", node->id.s, ret);
         master_key_done(&master);
 }
 
@@ -49,7 +49,7 @@ static int set_derived(struct secret_value *value, const unsigned char instance[
         unsigned char key[KEY_LEN];
         int r;
 
-        derive(instance, KEY_LEN, label, "", key);
+        derive_key(instance, KEY_LEN, label, "", key);
         r = secret_value_set(value, (const char *)key, sizeof(key), err);
         sodium_memzero(key, sizeof(key));
         return r;
@@ -135,7 +135,7 @@ void run_channel_token(const struct runtime *rt, const char *run_id,
         const struct secret_value *key = &rt->run_keys->channel;
         unsigned char sum[KEY_LEN];
 
-        derive(key->data, key->len, "callback:", run_id, sum);
+        derive_key(key->data, key->len, "callback:", run_id, sum);
         sodium_bin2base64(ret, CHANNEL_TOKEN_LEN + 1, sum, CHANNEL_TOKEN_BYTES,
                           sodium_base64_VARIANT_URLSAFE_NO_PADDING);
         sodium_memzero(sum, sizeof(sum));

@@ -6,7 +6,6 @@
 #include "core/access/agent_fields.h"
 #include "core/access/audit.h"
 #include "core/access/run_policy.h"
-#include "core/slug.h"
 
 #define CHAIN_MAX  64
 #define GRANTS_MAX 64
@@ -34,22 +33,13 @@ int agent_may_see_config(struct db *db, const struct op *op, const char *company
         return 0;
 }
 
-int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err)
-{
-        struct agent self;
-        int r = agents_get(db, op->actor->agent_id, op->arena, &self, err);
-
-        *ret = r >= 0 && streq(self.role, "ceo");
-        return r;
-}
-
 int agent_find(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
                const char **ret_id, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         const struct actor *a = op->actor;
         const char *company = a->type == ACTOR_AGENT ? a->company_id : company_id;
-        const char *name = slug(reference, op->arena);
+        const char *name = arena_slug(op->arena, reference);
         struct agent agent = { 0 };
         int r;
 
@@ -175,7 +165,7 @@ static int check_permission_giver(struct db *db, const struct request *q, struct
                 return access_manage_agents(db, a, q->agent->company_id, err);
         r = access_company(db, a, q->agent->company_id, true, err);
         if (r >= 0)
-                r = agent_actor_is_ceo(db, q->op, &is_ceo, err);
+                r = access_is_ceo(db, q->op, &is_ceo, err);
         if (r >= 0 && !is_ceo)
                 r = err_set(err, ERR_FORBIDDEN, "Only CEO can manage permissions");
         return r;

@@ -18,8 +18,6 @@ int agent_load_managed(struct db *db, const struct op *op, const char *id, struc
 /* Whether the caller may see the configuration of an agent of that company. */
 int agent_may_see_config(struct db *db, const struct op *op, const char *company_id,
                          const char *agent_id, bool *ret, struct err *err);
-/* Whether the acting agent is a CEO. */
-int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err);
 
 /* -- Reading ---------------------------------------------------------------------------------- */
 

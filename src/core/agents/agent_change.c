@@ -11,7 +11,6 @@
 #include "core/environments/host_use.h"
 #include "core/runs/run.h"
 #include "core/secrets/agent_env.h"
-#include "core/slug.h"
 #include "store/companies.h"
 
 #define CHAIN_MAX     64
@@ -89,7 +88,7 @@ static int agent_put_patch(struct op *op, const struct agent_patch *p, struct ag
                 return r;
         body_apply(&agent_body, &p->body, p, g, sizeof(*g));
         if (body_has(&agent_body, &p->body, "name"))
-                g->url_key = slug(g->name, op->arena);
+                g->url_key = arena_slug(op->arena, g->name);
         if (p->has_bundle)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Instruction bundles are not kept here; put the instructions into a "
@@ -275,7 +274,6 @@ static int agent_insert(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct op *op = q->op;
-        struct uuid member = uuid_new();
         struct agent g = q->patch->row;
         struct company company;
         json_t *config = NULL;
@@ -311,16 +309,7 @@ static int agent_insert(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = agents_insert(db, &g, err);
         if (r >= 0)
-                r = memberships_put(db,
-                                    &(struct membership){ .id = member.s,
-                                                          .company_id = g.company_id,
-                                                          .principal_type = "agent",
-                                                          .principal_id = g.id,
-                                                          .role = "member",
-                                                          .status = "active",
-                                                          .created_at = g.created_at,
-                                                          .updated_at = g.created_at },
-                                    err);
+                r = member_put(db, g.company_id, "agent", g.id, "member", err);
         if (r >= 0)
                 r = grants_put(db, g.company_id, "agent", g.id, "tasks:assign", NULL, g.created_at,
                                err);
@@ -422,7 +411,7 @@ static int check_changer(struct db *db, const struct request *q, struct err *err
                 r = access_board(a, err);
         if (r < 0 || a->can_create_agents)
                 return r;
-        r = agent_actor_is_ceo(db, q->op, &is_ceo, err);
+        r = access_is_ceo(db, q->op, &is_ceo, err);
         if (r < 0 || is_ceo || streq(a->agent_id, q->id))
                 return r;
         return err_set(err, ERR_FORBIDDEN, "Only CEO or agent creators can modify other agents");

@@ -48,7 +48,7 @@ static bool is_fence(struct line l)
         return l.len == 3 && memcmp(l.at, "---", 3) == 0;
 }
 
-static struct line unquoted(struct line l)
+static struct line unquoted_text(struct line l)
 {
         while (l.len > 0 && strchr(" \t", l.at[0])) {
                 l.at++;
@@ -75,7 +75,7 @@ const char *skill_description(struct arena *arena, const char *text, size_t len)
                         continue;
                 l.at += strlen(name);
                 l.len -= strlen(name);
-                l = unquoted(l);
+                l = unquoted_text(l);
                 if (l.len == 0 || !utf8_is_valid(l.at, l.len) || memchr(l.at, '\0', l.len))
                         return NULL;
                 return arena_strndup(arena, l.at, l.len);
@@ -86,7 +86,7 @@ const char *skill_description(struct arena *arena, const char *text, size_t len)
 /* Looking */
 
 /* A directory is a skill when a file SKILL.md lies in it. */
-static bool look_into(struct arena *arena, int dir, struct skill *s)
+static bool skill_read_head(struct arena *arena, int dir, struct skill *s)
 {
         CLEAN(cleanup_fd) int fd = -1;
         char text[SKILL_HEAD_MAX];
@@ -105,7 +105,7 @@ static bool look_into(struct arena *arena, int dir, struct skill *s)
         return true;
 }
 
-static struct skill *lookup(const struct skill_list *list, const char *name)
+static struct skill *skill_by_name(const struct skill_list *list, const char *name)
 {
         for (size_t i = 0; i < list->n; i++)
                 if (streq(list->at[i].name, name))
@@ -113,9 +113,9 @@ static struct skill *lookup(const struct skill_list *list, const char *name)
         return NULL;
 }
 
-static int add(struct skill_list *list, const struct skill *s, struct err *err)
+static int skill_add(struct skill_list *list, const struct skill *s, struct err *err)
 {
-        struct skill *there = lookup(list, s->name);
+        struct skill *there = skill_by_name(list, s->name);
 
         if (!there && list->n == SKILLS_MAX)
                 return err_set(err, ERR_TOO_LARGE, "There are more than %d skills", SKILLS_MAX);
@@ -124,8 +124,8 @@ static int add(struct skill_list *list, const struct skill *s, struct err *err)
         return 0;
 }
 
-static int list_dir(struct arena *arena, const char *path, bool is_company, struct skill_list *list,
-                    struct err *err)
+static int skill_list_dir(struct arena *arena, const char *path, bool is_company,
+                          struct skill_list *list, struct err *err)
 {
         DIR *dir = opendir(path);
         const struct dirent *entry;
@@ -140,17 +140,17 @@ static int list_dir(struct arena *arena, const char *path, bool is_company, stru
                 if (!is_skill_name(entry->d_name))
                         continue;
                 fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                if (fd < 0 || !look_into(arena, fd, &s))
+                if (fd < 0 || !skill_read_head(arena, fd, &s))
                         continue;
                 s.name = arena_strdup(arena, entry->d_name);
                 s.dir = arena_printf(arena, "%s/%s", path, s.name);
-                r = add(list, &s, err);
+                r = skill_add(list, &s, err);
         }
         closedir(dir);
         return r;
 }
 
-static int by_name(const void *a, const void *b)
+static int skills_by_name(const void *a, const void *b)
 {
         return strcmp(((const struct skill *)a)->name, ((const struct skill *)b)->name);
 }
@@ -163,11 +163,11 @@ int skill_list(struct arena *arena, const char *data_dir, const char *company_id
         int r;
 
         *ret = (struct skill_list){ .at = arena_alloc(arena, SKILLS_MAX * sizeof(*ret->at)) };
-        r = list_dir(arena, all, false, ret, err);
+        r = skill_list_dir(arena, all, false, ret, err);
         if (r >= 0)
-                r = list_dir(arena, own, true, ret, err);
+                r = skill_list_dir(arena, own, true, ret, err);
         if (r >= 0)
-                qsort(ret->at, ret->n, sizeof(*ret->at), by_name);
+                qsort(ret->at, ret->n, sizeof(*ret->at), skills_by_name);
         return r;
 }
 
@@ -182,7 +182,7 @@ static const char *last_part(const char *name)
 
 const struct skill *skill_find(const struct skill_list *list, const char *name)
 {
-        return lookup(list, last_part(name));
+        return skill_by_name(list, last_part(name));
 }
 
 const json_t *skill_wanted(const json_t *adapter_config)

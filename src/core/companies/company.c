@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
+#include "core/access/member.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
-#include "store/identity.h"
 #include "store/leases.h"
 #include "store/places.h"
 
@@ -64,7 +64,6 @@ static int company_insert(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct company *c = q->company;
-        struct uuid owner = uuid_new();
         int r;
 
         *c = q->patch->row;
@@ -73,16 +72,7 @@ static int company_insert(struct db *db, void *arg, struct err *err)
         c->created_at = c->updated_at = clock_now_us();
         r = companies_insert(db, c, err);
         if (r >= 0)
-                r = memberships_put(db,
-                                    &(struct membership){ .id = owner.s,
-                                                          .company_id = c->id,
-                                                          .principal_type = "user",
-                                                          .principal_id = q->op->actor->user_id,
-                                                          .role = "owner",
-                                                          .status = "active",
-                                                          .created_at = c->created_at,
-                                                          .updated_at = c->created_at },
-                                    err);
+                r = member_put(db, c->id, "user", q->op->actor->user_id, "owner", err);
         if (r >= 0)
                 r = env_default_make(db, q->op, q->rt, c->id, &q->plan, &c->default_environment_id,
                                      err);

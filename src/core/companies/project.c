@@ -8,7 +8,6 @@
 #include "core/access/audit.h"
 #include "core/environments/env_select.h"
 #include "core/secrets/agent_env.h"
-#include "core/slug.h"
 
 struct request {
         struct op *op;
@@ -121,7 +120,7 @@ static int project_put_patch(struct db *db, const struct request *q, struct proj
                 return r;
         body_apply(&project_body, &want->body, want, p, sizeof(*p));
         if (body_has(&project_body, &want->body, "name"))
-                p->url_key = slug(p->name, op->arena);
+                p->url_key = arena_slug(op->arena, p->name);
         if (body_has(&project_body, &want->body, "executionWorkspacePolicy")) {
                 r = env_select_in(db, q->rt, op, p->company_id, want->policy,
                                   before.execution_workspace_policy, err);

@@ -3,12 +3,12 @@
  *
  *   an agent becomes its assignee            issue_assigned, unless the issue is in the backlog
  *   out of the backlog, or opened again      issue_assigned
- *   a comment by somebody else               issue_commented: the assignee, while it is open
+ *   a comment by another author              issue_commented: the assignee, while it is open
  *   a comment that names an agent            issue_comment_mentioned
  *   a board caller takes it for an agent     issue_checked_out
  *   the last issue it waited for is done     issue_blockers_resolved: its assignee
- *   it is given to somebody else             its runs end, but not the one that gave it away
- *   somebody else cancels it                 its runs end
+ *   it gets another assignee                 its runs end, but not the one that gave it away
+ *   another caller cancels it                its runs end
  *
  * Paused and terminated agents are not woken; that is not an error. */
 #ifndef BERTH_CORE_ISSUE_WAKE_H

@@ -1,12 +1,21 @@
-/* Numbers and publishes live events, and decides which of them each reader gets. */
+/* Numbers and publishes live events, and decides which of them each reader gets.
+ *
+ * No number is used twice, even over restarts and with clocks that are set back. A block of numbers
+ * is reserved in the store before the first of them is used; when half of it is used, the next is
+ * reserved. A new daemon begins behind the last block, or at the wall clock in microseconds where
+ * that is further: a block is about a second of it. With a store that cannot be written to for half
+ * a million events, numbers go on without a reserve. */
 #include "core/live/live.h"
 
 #include <pthread.h>
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "core/live/live_number.h"
 #include "core/live/live_ring.h"
+#include "rt/pool.h"
+#include "store/settings.h"
+
+#define NUMBERS_BLOCK ((int64_t)1 << 20)
 
 struct live {
         uv_async_t wake;
@@ -17,7 +26,12 @@ struct live {
         struct live_rings rings;
         int64_t next; /* the number of the next event */
 
-        struct live_numbers numbers;
+        /* Reserved numbers; loop thread */
+        struct store *store; /* NULL: nothing is reserved */
+        struct pool *pool;
+        struct pool_job job;
+        bool reserving;
+        int64_t reserved; /* the reserved numbers lie before it */
 };
 
 /* Events */
@@ -71,14 +85,6 @@ static void number_event(struct shared_event *e, int64_t id)
         memcpy(e->event.text, head, n);
 }
 
-static void append(struct live *live, struct shared_event *take_event)
-{
-        pthread_mutex_lock(&live->lock);
-        number_event(take_event, live->next++);
-        live_rings_add(&live->rings, take_event);
-        pthread_mutex_unlock(&live->lock);
-}
-
 void live_publish(struct live *live, const char *company_id, const char *type, json_t *take_payload)
 {
         struct shared_event *e = live ? new_event(company_id, type, take_payload) : NULL;
@@ -86,18 +92,22 @@ void live_publish(struct live *live, const char *company_id, const char *type, j
         json_decref(take_payload);
         if (!e)
                 return;
-        append(live, e);
+        pthread_mutex_lock(&live->lock);
+        number_event(e, live->next++);
+        live_rings_add(&live->rings, e);
+        pthread_mutex_unlock(&live->lock);
         (void)uv_async_send(&live->wake);
 }
 
-static void announced(void *ctx, const char *company_id, const char *type, json_t *take_payload)
+static void live_announced(void *ctx, const char *company_id, const char *type,
+                           json_t *take_payload)
 {
         live_publish(ctx, company_id, type, take_payload);
 }
 
 void live_attach(struct live *live, struct store *store)
 {
-        store_listen(store, live ? announced : NULL, live);
+        store_listen(store, live ? live_announced : NULL, live);
 }
 
 int64_t live_last_id(struct live *live)
@@ -110,10 +120,63 @@ int64_t live_last_id(struct live *live)
         return id;
 }
 
+/* Numbers */
+
+struct reservation {
+        int64_t least;
+        int64_t first;
+};
+
+static int live_reserve(struct db *db, void *arg, struct err *err)
+{
+        struct reservation *v = arg;
+        int64_t end;
+        int r = settings_get_event_numbers(db, &end, err);
+
+        if (r < 0)
+                return r;
+        v->first = MAX(end, v->least);
+        return settings_put_event_numbers(db, v->first + NUMBERS_BLOCK, clock_now_us(), err);
+}
+
+/* A failed reservation is tried again with the next event. */
+static void live_reserve_job(struct pool_job *job, struct op *op)
+{
+        struct live *live = container_of(job, struct live, job);
+        struct reservation v = { .least = live->reserved };
+
+        if (store_write(op, live->store, live_reserve, &v, NULL) >= 0)
+                live->reserved = v.first + NUMBERS_BLOCK;
+}
+
+static void live_reserve_done(struct pool_job *job)
+{
+        container_of(job, struct live, job)->reserving = false;
+}
+
+int live_number(struct op *op, struct live *live, struct store *store, struct pool *pool,
+                struct err *err)
+{
+        struct reservation v = { .least = clock_wall_us() };
+        int r = store_write(op, store, live_reserve, &v, err);
+
+        if (r < 0)
+                return err_wrap(err, r, "reserve numbers for events");
+        live->store = store;
+        live->pool = pool;
+        live->reserved = v.first + NUMBERS_BLOCK;
+        pthread_mutex_lock(&live->lock);
+        live_rings_done(&live->rings);
+        live_rings_init(&live->rings, v.first - 1);
+        live->next = v.first;
+        pthread_mutex_unlock(&live->lock);
+        return 0;
+}
+
 /* Readers */
 
 /* Call each reader: either there may be events, or the daemon stops. */
-static void each_reader(struct live *live, bool stopped)
+static void live_each_reader(struct live *live, bool stopped)
 {
         struct live_reader end = { 0 };
 
@@ -137,18 +200,22 @@ static void each_reader(struct live *live, bool stopped)
         live_reader_remove(&end);
 }
 
-static void tell_readers(uv_async_t *wake)
+static void live_tell_readers(uv_async_t *wake)
 {
         struct live *live = container_of(wake, struct live, wake);
 
-        live_numbers_used(&live->numbers, live_last_id(live));
-        each_reader(live, false);
+        if (live->store && !live->reserving &&
+            live_last_id(live) >= live->reserved - NUMBERS_BLOCK / 2) {
+                live->job = (struct pool_job){ .run = live_reserve_job, .done = live_reserve_done };
+                live->reserving = pool_submit(live->pool, &live->job, NULL) >= 0;
+        }
+        live_each_reader(live, false);
 }
 
 void live_stop(struct live *live)
 {
         live->stopped = true;
-        each_reader(live, true);
+        live_each_reader(live, true);
 }
 
 bool live_is_stopped(const struct live *live)
@@ -233,7 +300,7 @@ struct live_event *live_reader_take(struct live *live, struct live_reader *reade
 int live_new(uv_loop_t *loop, struct live **ret, struct err *err)
 {
         struct live *live = xcalloc(1, sizeof(*live));
-        int r = uv_async_init(loop, &live->wake, tell_readers);
+        int r = uv_async_init(loop, &live->wake, live_tell_readers);
 
         if (r < 0) {
                 free(live);
@@ -247,23 +314,7 @@ int live_new(uv_loop_t *loop, struct live **ret, struct err *err)
         return 0;
 }
 
-int live_number(struct op *op, struct live *live, struct store *store, struct pool *pool,
-                struct err *err)
-{
-        int64_t first;
-        int r = live_numbers_init(op, &live->numbers, store, pool, &first, err);
-
-        if (r < 0)
-                return r;
-        pthread_mutex_lock(&live->lock);
-        live_rings_done(&live->rings);
-        live_rings_init(&live->rings, first - 1);
-        live->next = first;
-        pthread_mutex_unlock(&live->lock);
-        return 0;
-}
-
-static void freed(uv_handle_t *handle)
+static void live_closed(uv_handle_t *handle)
 {
         struct live *live = container_of((uv_async_t *)handle, struct live, wake);
 
@@ -275,5 +326,5 @@ static void freed(uv_handle_t *handle)
 void live_free(struct live *live)
 {
         if (live)
-                uv_close((uv_handle_t *)&live->wake, freed);
+                uv_close((uv_handle_t *)&live->wake, live_closed);
 }

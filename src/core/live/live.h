@@ -1,6 +1,6 @@
 /* Live events: what happens in a company, as it happens (docs/events.md, http-api 4).
  *
- * Each event has a number that only grows, also over restarts of the daemon (live_number.h), and is
+ * Each event has a number that only grows, also over restarts of the daemon (live.c), and is
  * kept for a while in memory (the company's ring: live_ring.h), so that a reader that comes back
  * with the last number it saw misses nothing. A reader is only a number: a slow reader costs no
  * memory and slows no other reader or publisher down.

@@ -195,15 +195,14 @@ int issue_may_write(struct db *db, const struct op *op, struct issue *i, struct 
 int issue_may_assign(struct db *db, const struct op *op, const char *company_id, struct err *err)
 {
         const struct actor *a = op->actor;
-        struct agent self;
-        bool allowed;
+        bool allowed, is_ceo;
         int r = access_has(db, a, company_id, PERM_TASKS_ASSIGN, &allowed, err);
 
         if (r < 0 || allowed || (a->type == ACTOR_AGENT && a->can_create_agents))
                 return r;
         if (a->type == ACTOR_AGENT) {
-                r = agents_get(db, a->agent_id, op->arena, &self, err);
-                if (r < 0 || streq(self.role, "ceo"))
+                r = access_is_ceo(db, op, &is_ceo, err);
+                if (r < 0 || is_ceo)
                         return r;
         }
         return err_set(err, ERR_FORBIDDEN, "Missing permission: " PERM_TASKS_ASSIGN);

@@ -1,10 +1,10 @@
 /* Routes by which the command line signs in, of the session, of board keys, and of the members of a
  * company. */
-#include "core/access/cli_auth.h"
 #include "api/api.h"
 #include "api/encode.h"
 #include "base/clock.h"
 #include "codec/body.h"
+#include "core/access/cli_auth.h"
 
 #define BOARD_KEY_LIFE_US (30 * 86400 * US_PER_S)
 
@@ -417,7 +417,7 @@ static int patch_permissions(struct call *c, struct err *err)
         return show_member(&(struct members){ c, db, err }, &m);
 }
 
-const struct route routes_cli_auth[] = {
+const struct route routes_access[] = {
         { "POST", "/api/cli-auth/challenges", .fn = post_challenge, .status = 201,
           .flags = ROUTE_OPEN },
         { "GET", "/api/cli-auth/challenges/:id", .fn = get_challenge, .flags = ROUTE_OPEN },
