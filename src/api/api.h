@@ -4,8 +4,9 @@
  * as an operation on a pool thread (identity, body, handler) and is answered on the loop thread
  * again. Routes marked inline run on the loop thread and never block.
  *
- * A handler decodes, calls core and encodes: it returns 0 with JSON in call->out, or an error code;
- * the one place that turns an error into an answer is call.c. */
+ * A handler decodes (codec/body.h), calls core and encodes: it returns 0 with JSON in call->out, or
+ * an error code; the one place that turns an error into an answer is call.c. Rows that are only
+ * shown are read by the handler, after a guard of core/access. */
 #ifndef BERTH_API_API_H
 #define BERTH_API_API_H
 
@@ -106,8 +107,8 @@ enum {
 };
 
 /* A route calls one of: a handler (`fn`), or a function of core that writes the answer by itself
- * (`write`), takes the body and does so (`take`), or ends something and is answered {"ok":true}
- * (`end`). Those with _of get the first parameter, the thing that it is about. */
+ * (`write`), takes the body and does so (`take_of`), or ends something and is answered {"ok":true}
+ * (`end_of`). Those with _of get the first parameter, the thing that it is about. */
 struct route {
         const char *method;
         const char *pattern; /* segments; ":name" takes one */
@@ -115,8 +116,6 @@ struct route {
         int (*write)(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
         int (*write_of)(struct op *op, struct runtime *rt, const char *of, struct buf *ret_json,
                         struct err *err);
-        int (*take)(struct op *op, struct runtime *rt, json_t *body, struct buf *ret_json,
-                    struct err *err);
         int (*take_of)(struct op *op, struct runtime *rt, const char *of, json_t *body,
                        struct buf *ret_json, struct err *err);
         int (*end_of)(struct op *op, struct runtime *rt, const char *of, struct err *err);

@@ -150,8 +150,6 @@ static int run_route(struct call *c, struct err *err)
                 return to->write(c->op, c->rt, &c->out, err);
         if (to->write_of)
                 return to->write_of(c->op, c->rt, c->params[0], &c->out, err);
-        if (to->take)
-                return to->take(c->op, c->rt, c->body, &c->out, err);
         if (to->take_of)
                 return to->take_of(c->op, c->rt, c->params[0], c->body, &c->out, err);
         if (!to->end_of)

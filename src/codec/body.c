@@ -11,9 +11,9 @@ static void body_read_member(struct check *c, const struct body_member *m, bool 
         unsigned flags = creating ? m->flags : m->flags & ~(unsigned)CHECK_REQUIRED;
         char *at = (char *)into + m->offset;
         const void *found = NULL;
-        int64_t number, max = m->max ? m->max : INT64_MAX;
+        int64_t number = 0, max = m->max ? m->max : INT64_MAX;
         const char *text;
-        bool has = check_has(c, m->name), flag;
+        bool has = check_has(c, m->name), flag = false;
 
         switch ((enum body_kind)m->kind) {
         case BODY_IS_TEXT:
@@ -47,7 +47,6 @@ static void body_read_member(struct check *c, const struct body_member *m, bool 
                         memcpy(at, &number, sizeof(number));
                 return;
         case BODY_IS_TIME:
-                number = 0;
                 text = check_string(c, m->name, flags, 0, 0);
                 if (text && !clock_parse_iso(text, &number))
                         check_invalid_string(c, m->name, "datetime", "Invalid datetime");

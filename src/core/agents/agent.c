@@ -94,11 +94,12 @@ static int note_grant(void *ctx, const char *permission_key, const char *scope)
         return 0;
 }
 
-int agent_get_detail(struct op *op, struct runtime *rt, const char *id, struct agent_detail *d,
+int agent_get_detail(struct op *op, struct runtime *rt, const char *id, struct agent_detail *ret,
                      struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         CLEAN(json_decrefp) json_t *permissions = NULL;
+        struct agent_detail *d = ret;
         const struct agent *g = &d->agent;
         bool granted, creates;
         int r = store_read_begin(op, rt->store, &db, err);

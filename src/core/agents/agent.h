@@ -60,7 +60,6 @@ struct agent_patch {
         bool replace_adapter_config; /* else its members replace the stored ones */
         bool has_permissions, has_bundle;
 };
-extern const struct body_type agent_body;
 /* Decode a body, which has to outlive *ret. `creating`: with defaults for missing members. */
 void agent_patch_read(struct arena *arena, json_t *body, bool creating, struct agent_patch *ret);
 

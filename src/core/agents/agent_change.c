@@ -66,7 +66,7 @@ static const struct body_member members[] = {
         BODY_PRESENT(P, has_bundle, "instructionsBundle", .unnamed = true),
 };
 #undef P
-const struct body_type agent_body = BODY_TYPE(members);
+static const struct body_type agent_body = BODY_TYPE(members);
 
 void agent_patch_read(struct arena *arena, json_t *body, bool creating, struct agent_patch *ret)
 {

@@ -322,9 +322,10 @@ static int note_document(void *ctx, const struct issue_document *row)
 }
 
 int issue_get(struct op *op, struct runtime *rt, const char *reference, const char *wake_comment_id,
-              struct issue_detail *d, struct err *err)
+              struct issue_detail *ret, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
+        struct issue_detail *d = ret;
         struct arena *a = op->arena;
         const struct issue *i = &d->issue;
         int r = store_read_begin(op, rt->store, &db, err);
