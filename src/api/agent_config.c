@@ -361,18 +361,7 @@ static int reset_session(struct call *c, struct err *err)
 
 static int show_session(void *ctx, const struct agent_task_session *row)
 {
-        struct jw *w = ctx;
-
-        jw_object(w);
-        jw_kstring(w, "agentId", row->agent_id);
-        jw_kstring(w, "taskKey", row->task_key);
-        jw_kstring(w, "adapterType", row->adapter_type);
-        jw_kstring(w, "sessionDisplayId", row->session_display_id);
-        jw_kraw(w, "sessionParamsJson", row->session_params_json);
-        jw_kstring(w, "lastRunId", row->last_run_id);
-        jw_kstring(w, "lastError", row->last_error);
-        jw_ktime(w, "updatedAt", row->updated_at);
-        jw_object_end(w);
+        encode_row(ctx, &agent_task_session_table, row);
         return 0;
 }
 

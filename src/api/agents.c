@@ -160,12 +160,7 @@ static int order_agent(struct call *c, struct err *err)
 
 static int show_agent_key(void *ctx, const struct agent_key *k)
 {
-        jw_object(ctx);
-        jw_kstring(ctx, "id", k->id);
-        jw_kstring(ctx, "name", k->name);
-        jw_ktime(ctx, "createdAt", k->created_at);
-        jw_ktime(ctx, "revokedAt", k->revoked_at);
-        jw_object_end(ctx);
+        encode_row(ctx, &agent_key_table, k);
         return 0;
 }
 

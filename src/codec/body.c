@@ -9,7 +9,7 @@ static void body_read_member(struct check *c, const struct body_member *m, bool 
                              struct arena *arena, void *into)
 {
         unsigned flags = creating ? m->flags : m->flags & ~(unsigned)CHECK_REQUIRED;
-        char *at = (char *)into + m->offset;
+        void *at = (char *)into + m->offset;
         const void *found = NULL;
         int64_t number = 0, max = m->max ? m->max : INT64_MAX;
         const char *text;
@@ -44,20 +44,20 @@ static void body_read_member(struct check *c, const struct body_member *m, bool 
         case BODY_IS_NUMBER:
                 number = check_int(c, m->name, flags, m->min, max, NULL);
                 if (has)
-                        memcpy(at, &number, sizeof(number));
+                        *(int64_t *)at = number;
                 return;
         case BODY_IS_TIME:
                 text = check_string(c, m->name, flags, 0, 0);
                 if (text && !clock_parse_iso(text, &number))
                         check_invalid_string(c, m->name, "datetime", "Invalid datetime");
                 if (has)
-                        memcpy(at, &number, sizeof(number));
+                        *(int64_t *)at = number;
                 return;
         case BODY_IS_FLAG:
         case BODY_IS_PRESENT:
                 flag = m->kind == BODY_IS_PRESENT || check_bool(c, m->name, flags, false);
                 if (has)
-                        memcpy(at, &flag, sizeof(flag));
+                        *(bool *)at = flag;
                 return;
         }
         if (has)

@@ -26,15 +26,15 @@ const struct row_type agent_runtime_state_table =
                  "Agent has no runtime state");
 
 static const struct column agent_task_session_columns[] = {
-        TEXT(struct agent_task_session, agent_id),
-        TEXT(struct agent_task_session, task_key),
-        TEXT(struct agent_task_session, adapter_type),
-        DOCUMENT(struct agent_task_session, session_params_json),
-        TEXT(struct agent_task_session, session_display_id),
-        TEXT(struct agent_task_session, last_run_id),
-        TEXT(struct agent_task_session, last_error),
+        TEXT(struct agent_task_session, agent_id, "agentId"),
+        TEXT(struct agent_task_session, task_key, "taskKey"),
+        TEXT(struct agent_task_session, adapter_type, "adapterType"),
+        TEXT(struct agent_task_session, session_display_id, "sessionDisplayId"),
+        DOCUMENT(struct agent_task_session, session_params_json, "sessionParamsJson"),
+        TEXT(struct agent_task_session, last_run_id, "lastRunId"),
+        TEXT(struct agent_task_session, last_error, "lastError"),
         TIME(struct agent_task_session, created_at),
-        TIME(struct agent_task_session, updated_at),
+        TIME(struct agent_task_session, updated_at, "updatedAt"),
 };
 const struct row_type agent_task_session_table =
         ROW_TYPE("agent_task_sessions", struct agent_task_session, agent_task_session_columns,

@@ -33,10 +33,13 @@ const struct row_type agent_table =
         ROW_TYPE("agents", struct agent, agent_columns, "Agent not found");
 
 static const struct column agent_key_columns[] = {
-        TEXT(struct agent_key, id),           TEXT(struct agent_key, agent_id),
-        TEXT(struct agent_key, company_id),   TEXT(struct agent_key, name),
-        TEXT(struct agent_key, token_sha256), TIME_OR_NULL(struct agent_key, revoked_at),
-        TIME(struct agent_key, created_at),
+        TEXT(struct agent_key, id, "id"),
+        TEXT(struct agent_key, agent_id),
+        TEXT(struct agent_key, company_id),
+        TEXT(struct agent_key, name, "name"),
+        TEXT(struct agent_key, token_sha256),
+        TIME(struct agent_key, created_at, "createdAt"),
+        TIME_OR_NULL(struct agent_key, revoked_at, "revokedAt"),
 };
 const struct row_type agent_key_table =
         ROW_TYPE("agent_api_keys", struct agent_key, agent_key_columns, "Key not found");
