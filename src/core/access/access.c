@@ -9,21 +9,13 @@ const struct actor actor_system = { .type = ACTOR_SYSTEM, .source = SOURCE_SYSTE
 
 const char *actor_source_name(enum actor_source source)
 {
-        switch (source) {
-        case SOURCE_LOCAL_IMPLICIT:
-                return "local_implicit";
-        case SOURCE_BOARD_KEY:
-                return "board_key";
-        case SOURCE_AGENT_JWT:
-                return "agent_jwt";
-        case SOURCE_AGENT_KEY:
-                return "agent_key";
-        case SOURCE_SYSTEM:
-                return "system";
-        case SOURCE_NONE:
-                break;
-        }
-        return "none";
+        static const char *const names[] = {
+                [SOURCE_NONE] = "none",           [SOURCE_LOCAL_IMPLICIT] = "local_implicit",
+                [SOURCE_BOARD_KEY] = "board_key", [SOURCE_AGENT_KEY] = "agent_key",
+                [SOURCE_AGENT_JWT] = "agent_jwt", [SOURCE_SYSTEM] = "system",
+        };
+
+        return names[source];
 }
 
 int access_authenticated(const struct actor *a, struct err *err)
@@ -46,15 +38,13 @@ static int note_active(void *ctx, const struct membership *m)
 
 int access_board_org(struct db *db, const struct actor *a, struct err *err)
 {
-        struct arena arena;
+        CLEAN(arena_done) struct arena arena = { 0 };
         bool any = false;
         int r = access_board(a, err);
 
         if (r < 0 || a->is_instance_admin)
                 return r;
-        arena_init(&arena);
         r = memberships_of_user(db, a->user_id, &arena, note_active, &any, err);
-        arena_done(&arena);
         if (r < 0 || any)
                 return r;
         return err_set(err, ERR_FORBIDDEN, "Company membership or instance admin access required");
@@ -69,55 +59,31 @@ int access_admin(const struct actor *a, const char *text, struct err *err)
         return a->is_instance_admin ? 0 : err_set(err, ERR_FORBIDDEN, "%s", text);
 }
 
-static int company_must_exist(struct db *db, const char *company_id, struct err *err)
-{
-        struct company ignored;
-        struct arena arena;
-        int r;
-
-        arena_init(&arena);
-        r = companies_get(db, company_id, &arena, &ignored, err);
-        arena_done(&arena);
-        return r;
-}
-
-static int user_company(struct db *db, const struct actor *a, const char *company_id, bool write,
-                        struct err *err)
-{
-        struct membership m;
-        struct arena arena;
-        int r;
-
-        arena_init(&arena);
-        r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
-        if (r == ERR_NOT_FOUND)
-                r = err_set(err, ERR_FORBIDDEN, "User does not have access to this company");
-        else if (r >= 0 && !streq(m.status, "active"))
-                r = err_set(err, ERR_FORBIDDEN,
-                            write ? "User does not have active company access"
-                                  : "User does not have access to this company");
-        else if (r >= 0 && write && streq(m.role, "viewer"))
-                r = err_set(err, ERR_FORBIDDEN, "Viewer access is read-only");
-        arena_done(&arena);
-        return r;
-}
-
 int access_company(struct db *db, const struct actor *a, const char *company_id, bool write,
                    struct err *err)
 {
+        CLEAN(arena_done) struct arena arena = { 0 };
+        struct company ignored;
+        struct membership m;
         int r = access_authenticated(a, err);
 
         if (r < 0)
                 return r;
-        if (a->type == ACTOR_AGENT) {
-                if (!streq(a->company_id, company_id))
-                        return err_set(err, ERR_FORBIDDEN,
-                                       "Agent key cannot access another company");
-                return 0;
-        }
+        if (a->type == ACTOR_AGENT)
+                return streq(a->company_id, company_id)
+                               ? 0
+                               : err_set(err, ERR_FORBIDDEN,
+                                         "Agent key cannot access another company");
         if (a->source == SOURCE_LOCAL_IMPLICIT || a->type == ACTOR_SYSTEM)
-                return company_must_exist(db, company_id, err);
-        return user_company(db, a, company_id, write, err);
+                return companies_get(db, company_id, &arena, &ignored, err);
+        r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && !write && !streq(m.status, "active")))
+                return err_set(err, ERR_FORBIDDEN, "User does not have access to this company");
+        if (r >= 0 && !streq(m.status, "active"))
+                return err_set(err, ERR_FORBIDDEN, "User does not have active company access");
+        if (r >= 0 && write && streq(m.role, "viewer"))
+                return err_set(err, ERR_FORBIDDEN, "Viewer access is read-only");
+        return r;
 }
 
 /* What a role allows without a grant of its own. Unlike in Paperclip, the roles that run a company
@@ -137,37 +103,25 @@ static bool role_has(const char *role, const char *permission)
         return false;
 }
 
-static int user_role_has(struct db *db, const struct actor *a, const char *company_id,
-                         const char *permission, bool *ret, struct err *err)
-{
-        struct membership m;
-        struct arena arena;
-        int r;
-
-        arena_init(&arena);
-        r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
-        *ret = r >= 0 && streq(m.status, "active") && role_has(m.role, permission);
-        arena_done(&arena);
-        return r == ERR_NOT_FOUND ? 0 : r;
-}
-
 int access_has(struct db *db, const struct actor *a, const char *company_id, const char *permission,
                bool *ret, struct err *err)
 {
+        CLEAN(arena_done) struct arena arena = { 0 };
+        struct membership m;
         int r;
 
         *ret = true;
-        if (a->type == ACTOR_SYSTEM || a->source == SOURCE_LOCAL_IMPLICIT)
+        if (a->type == ACTOR_SYSTEM || a->source == SOURCE_LOCAL_IMPLICIT ||
+            (a->type == ACTOR_BOARD && a->is_instance_admin))
                 return 0;
+        *ret = false;
         if (a->type == ACTOR_BOARD) {
-                if (a->is_instance_admin)
-                        return 0;
-                r = user_role_has(db, a, company_id, permission, ret, err);
-                if (r < 0 || *ret)
+                r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
+                *ret = r >= 0 && streq(m.status, "active") && role_has(m.role, permission);
+                if (*ret || (r < 0 && r != ERR_NOT_FOUND))
                         return r;
                 return grants_has(db, company_id, "user", a->user_id, permission, ret, err);
         }
-        *ret = false;
         if (a->type != ACTOR_AGENT || !streq(a->company_id, company_id))
                 return 0;
         return grants_has(db, company_id, "agent", a->agent_id, permission, ret, err);
