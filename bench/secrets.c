@@ -124,22 +124,25 @@ static void set_up(struct bench *b, const char *dir, struct op *op)
         struct master_key_source source = { .is_ours = true };
         struct secret_value value = { 0 };
         struct err err = { 0 };
-        json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "name", "box", "driver",
-                                 "ssh", "config", "host", "h", "username", "u",
-                                 "remoteWorkspacePath", "/w", "privateKey", "0123456789abcdef");
+        struct environment_change wish = {
+                .name = "box",
+                .driver = "ssh",
+                .config = json_pack("{s:s, s:s, s:s, s:s}", "host", "h", "username", "u",
+                                    "remoteWorkspacePath", "/w", "privateKey", "0123456789abcdef"),
+        };
 
         source.file = arena_printf(op->arena, "%s/master.key", dir);
         b->rt.kinds = builtin_kinds;
         if (sodium_init() < 0 || master_key_load(&source, false, &err) < 0 ||
             store_open(arena_printf(op->arena, "%s/berth.db", dir), &b->rt.store, &err) < 0 ||
             store_write(op, b->rt.store, insert_company, NULL, &err) < 0 ||
-            environment_create(op, &b->rt, COMPANY, body, &b->env, &err) < 0 ||
+            environment_create(op, &b->rt, COMPANY, &wish, &b->env, &err) < 0 ||
             json_parse(b->env.config, strlen(b->env.config), &b->config, &err) < 0 ||
             secret_value_set(&value, "0123456789abcdef", 16, &err) < 0 ||
             seal(op->arena, &place, &value, &b->material, &err) < 0)
                 fail(&err);
         secret_value_done(&value);
-        json_decref(body);
+        json_decref(wish.config);
 }
 
 int main(int argc, char **argv)

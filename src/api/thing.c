@@ -44,23 +44,17 @@ static int find_by_lease(struct db *db, struct lane_search *s, struct err *err)
         return r;
 }
 
-static int take_first_lease(void *ctx, const struct lease *lease)
-{
-        struct lane_search *s = ctx;
-
-        if (!s->environment_id) {
-                s->company_id = lease->company_id;
-                s->environment_id = lease->environment_id;
-        }
-        return 0;
-}
-
 /* A run has one lease as a rule. */
 static int find_by_run(struct db *db, struct lane_search *s, struct err *err)
 {
-        int r = leases_active_of_run(db, s->id, s->c->op->arena, take_first_lease, s, err);
+        struct lease *leases;
+        int n = leases_active_of_run(db, s->id, s->c->op->arena, &leases, err);
 
-        return r >= 0 && !s->company_id ? ERR_NOT_FOUND : r;
+        if (n > 0) {
+                s->company_id = leases[0].company_id;
+                s->environment_id = leases[0].environment_id;
+        }
+        return n == 0 ? ERR_NOT_FOUND : n;
 }
 
 static int find_by_place(struct db *db, struct lane_search *s, struct err *err)

@@ -47,23 +47,23 @@ int environments_get_local(struct db *db, const char *company_id, struct arena *
 }
 
 int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
-                      struct arena *arena, environment_fn fn, void *ctx, struct err *err)
+                      struct arena *arena, struct environment **ret, struct err *err)
 {
-        return ROW_EACH(db, &environment_table,
-                        "SELECT * FROM environments WHERE company_id = ?1 "
-                        "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
-                        "AND (CAST(?3 AS TEXT) IS NULL OR driver = ?3) "
-                        "ORDER BY updated_at DESC, created_at DESC",
-                        DB_ARGS(DB_T(company_id), DB_T(status), DB_T(driver)), arena, fn, ctx, err);
+        return row_all(db, &environment_table,
+                       "SELECT * FROM environments WHERE company_id = ?1 "
+                       "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
+                       "AND (CAST(?3 AS TEXT) IS NULL OR driver = ?3) "
+                       "ORDER BY updated_at DESC, created_at DESC",
+                       DB_ARGS(DB_T(company_id), DB_T(status), DB_T(driver)), arena, ret, err);
 }
 
 int environments_of_driver(struct db *db, const char *driver, const char *status,
-                           struct arena *arena, environment_fn fn, void *ctx, struct err *err)
+                           struct arena *arena, struct environment **ret, struct err *err)
 {
-        return ROW_EACH(db, &environment_table,
-                        "SELECT * FROM environments WHERE driver = ?1 AND status = ?2 "
-                        "ORDER BY id",
-                        DB_ARGS(DB_T(driver), DB_T(status)), arena, fn, ctx, err);
+        return row_all(db, &environment_table,
+                       "SELECT * FROM environments WHERE driver = ?1 AND status = ?2 "
+                       "ORDER BY id",
+                       DB_ARGS(DB_T(driver), DB_T(status)), arena, ret, err);
 }
 
 int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,

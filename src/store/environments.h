@@ -13,8 +13,6 @@ struct environment {
 
 extern const struct row_type environment_table;
 
-typedef int (*environment_fn)(void *ctx, const struct environment *row);
-
 /* A second `local` of a company is ERR_CONFLICT. */
 int environments_insert(struct db *db, const struct environment *row, struct err *err);
 /* Insert unless the company has a local environment; then leave that one alone. */
@@ -24,12 +22,12 @@ int environments_get(struct db *db, const char *id, struct arena *arena, struct 
                      struct err *err);
 int environments_get_local(struct db *db, const char *company_id, struct arena *arena,
                            struct environment *ret, struct err *err);
-/* Newest update first; status and driver are exact filters or NULL. */
+/* Newest update first; status and driver are exact filters or NULL. How many. */
 int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
-                      struct arena *arena, environment_fn fn, void *ctx, struct err *err);
+                      struct arena *arena, struct environment **ret, struct err *err);
 /* Of all companies. */
 int environments_of_driver(struct db *db, const char *driver, const char *status,
-                           struct arena *arena, environment_fn fn, void *ctx, struct err *err);
+                           struct arena *arena, struct environment **ret, struct err *err);
 /* Writes the row if it is still as it was at `seen_updated_at`; returns 0 when it is not. */
 int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,
                         struct err *err);

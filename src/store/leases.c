@@ -114,56 +114,56 @@ int leases_list_company(struct db *db, const char *company_id, bool living, int6
                          arena, fn, ctx, err);
 }
 
-int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
-                         void *ctx, struct err *err)
+int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, struct lease **ret,
+                         struct err *err)
 {
-        return ROW_EACH(db, &lease_table,
-                        "SELECT * FROM environment_leases WHERE heartbeat_run_id = ?1 "
-                        "AND heartbeat_run_id IS NOT NULL AND status = 'active' "
-                        "ORDER BY acquired_at, id",
-                        DB_ARGS(DB_T(run_id)), arena, fn, ctx, err);
+        return row_all(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE heartbeat_run_id = ?1 "
+                       "AND heartbeat_run_id IS NOT NULL AND status = 'active' "
+                       "ORDER BY acquired_at, id",
+                       DB_ARGS(DB_T(run_id)), arena, ret, err);
 }
 
 int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
-                                 lease_fn fn, void *ctx, struct err *err)
+                                 struct lease **ret, struct err *err)
 {
-        return ROW_EACH(db, &lease_table,
-                        "SELECT * FROM environment_leases WHERE environment_id = ?1 "
-                        "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
-                        DB_ARGS(DB_T(environment_id)), arena, fn, ctx, err);
+        return row_all(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE environment_id = ?1 "
+                       "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                       DB_ARGS(DB_T(environment_id)), arena, ret, err);
 }
 
-int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena, lease_fn fn,
-                           void *ctx, struct err *err)
+int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena,
+                           struct lease **ret, struct err *err)
 {
-        return ROW_EACH(db, &lease_table,
-                        "SELECT * FROM environment_leases WHERE place_id = ?1 "
-                        "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
-                        DB_ARGS(DB_T(place_id)), arena, fn, ctx, err);
+        return row_all(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE place_id = ?1 "
+                       "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                       DB_ARGS(DB_T(place_id)), arena, ret, err);
 }
 
-int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
+int leases_expired(struct db *db, int64_t now_us, struct arena *arena, struct lease **ret,
                    struct err *err)
 {
-        return ROW_EACH(db, &lease_table,
-                        "SELECT * FROM environment_leases WHERE status = 'active' "
-                        "AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
-                        DB_ARGS(DB_I(now_us)), arena, fn, ctx, err);
+        return row_all(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE status = 'active' "
+                       "AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
+                       DB_ARGS(DB_I(now_us)), arena, ret, err);
 }
 
-int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, struct lease **ret,
                          struct err *err)
 {
-        return ROW_EACH(db, &lease_table,
-                        "SELECT * FROM environment_leases WHERE id IN "
-                        "(SELECT l.id FROM environment_leases l "
-                        "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
-                        "WHERE (l.status = 'active' OR l.status = 'retained') "
-                        "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
-                        "AND (r.step = 'done' OR r.step = 'queued'))",
-                        DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
-                                DB_T(failed ? "timed_out" : "cancelled")),
-                        arena, fn, ctx, err);
+        return row_all(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE id IN "
+                       "(SELECT l.id FROM environment_leases l "
+                       "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
+                       "WHERE (l.status = 'active' OR l.status = 'retained') "
+                       "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
+                       "AND (r.step = 'done' OR r.step = 'queued'))",
+                       DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
+                               DB_T(failed ? "timed_out" : "cancelled")),
+                       arena, ret, err);
 }
 
 int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,

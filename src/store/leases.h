@@ -37,18 +37,18 @@ int leases_list(struct db *db, const char *environment_id, const char *status, i
 int leases_list_company(struct db *db, const char *company_id, bool living, int64_t before_us,
                         const char *before_id, int64_t limit, struct arena *arena, lease_fn fn,
                         void *ctx, struct err *err);
-int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
-                         void *ctx, struct err *err);
+int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, struct lease **ret,
+                         struct err *err);
 int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
-                                 lease_fn fn, void *ctx, struct err *err);
-int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena, lease_fn fn,
-                           void *ctx, struct err *err);
+                                 struct lease **ret, struct err *err);
+int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena,
+                           struct lease **ret, struct err *err);
 /* Active leases whose time is up. */
-int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
+int leases_expired(struct db *db, int64_t now_us, struct arena *arena, struct lease **ret,
                    struct err *err);
 /* Active leases whose run is known here, has ended, and is no longer worked on: of failed and timed
  * out ones, or of the others. */
-int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, struct lease **ret,
                          struct err *err);
 
 /* The newest of a place, living or not; ERR_NOT_FOUND when there never was one. */

@@ -67,12 +67,16 @@ int places_living(struct db *db, const char *state, struct arena *arena, place_f
 }
 
 int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
-                          place_fn fn, void *ctx, struct err *err)
+                          struct place **ret, struct err *err)
 {
-        return ROW_EACH(db, &place_table,
-                        "SELECT * FROM places WHERE state <> 'gone' "
-                        "AND environment_id = ?1 ORDER BY updated_at DESC, id",
-                        DB_ARGS(DB_T(environment_id)), arena, fn, ctx, err);
+        if (!environment_id)
+                return row_all(db, &place_table,
+                               "SELECT * FROM places WHERE state <> 'gone' ORDER BY updated_at, id",
+                               DB_NO_ARGS, arena, ret, err);
+        return row_all(db, &place_table,
+                       "SELECT * FROM places WHERE state <> 'gone' "
+                       "AND environment_id = ?1 ORDER BY updated_at DESC, id",
+                       DB_ARGS(DB_T(environment_id)), arena, ret, err);
 }
 
 int places_shift_times(struct db *db, int64_t delta_us, struct err *err)

@@ -40,9 +40,10 @@ int places_living(struct db *db, const char *state, struct arena *arena, place_f
                   struct err *err);
 /* Move all times of living places by delta (the wall clock was set). Returns how many. */
 int places_shift_times(struct db *db, int64_t delta_us, struct err *err);
-/* Living places of one environment, newest change first. */
+/* Living places of one environment, newest change first; NULL: of all, oldest change first. How
+ * many. */
 int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
-                          place_fn fn, void *ctx, struct err *err);
+                          struct place **ret, struct err *err);
 /* Living places with that policy. */
 int places_count_policy(struct db *db, const char *policy, int64_t *ret, struct err *err);
 /* An acquire under way with that key; ERR_NOT_FOUND when there is none. */

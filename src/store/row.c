@@ -111,17 +111,21 @@ int row_query(struct db *db, const struct row_type *type, const char *sql,
         return db->ops->query(db, type, sql, args, n_args, ret, err);
 }
 
+static void row_load(struct stmt *s, const struct row_type *type, struct arena *arena, void *ret)
+{
+        memset(ret, 0, type->size);
+        for (size_t i = 0; i < type->n_columns; i++)
+                column_load(&type->columns[i], s, (int)i, arena, ret);
+}
+
 int row_next(struct stmt *s, const struct row_type *type, struct arena *arena, void *ret,
              struct err *err)
 {
         int r = stmt_step(s, err);
 
-        if (r <= 0)
-                return r;
-        memset(ret, 0, type->size);
-        for (size_t i = 0; i < type->n_columns; i++)
-                column_load(&type->columns[i], s, (int)i, arena, ret);
-        return 1;
+        if (r > 0)
+                row_load(s, type, arena, ret);
+        return r;
 }
 
 int row_find(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
@@ -139,6 +143,24 @@ int row_get(struct db *db, const struct row_type *type, const char *sql, const s
         int r = row_find(db, type, sql, args, n_args, arena, ret, err);
 
         return r == 0 ? err_set(err, ERR_NOT_FOUND, "%s", type->missing) : MIN(r, 0);
+}
+
+int row_all(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
+            size_t n_args, struct arena *arena, void *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        char *rows = NULL;
+        size_t n = 0, room = 0;
+        int r = row_query(db, type, sql, args, n_args, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                rows = arena_more(arena, rows, n, &room, type->size);
+                row_load(s, type, arena, rows + n++ * type->size);
+        }
+        if (r < 0)
+                return r;
+        memcpy(ret, &rows, sizeof(rows));
+        return (int)n;
 }
 
 int row_only(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,

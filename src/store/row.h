@@ -98,6 +98,11 @@ int row_get(struct db *db, const struct row_type *type, const char *sql, const s
 int row_only(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
              size_t n_args, const char *several, struct arena *arena, void *ret, struct err *err);
 
+/* All rows of a query, as an array of the type's struct in the arena: how many. `ret` is the
+ * address of a pointer to that struct. */
+int row_all(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
+            size_t n_args, struct arena *arena, void *ret, struct err *err);
+
 /* Start a query; then its rows one by one, as stmt_step(). */
 int row_query(struct db *db, const struct row_type *type, const char *sql,
               const struct db_arg *args, size_t n_args, struct stmt **ret, struct err *err);

@@ -109,12 +109,12 @@ int secrets_list(struct db *db, const char *company_id, struct arena *arena, sec
                 DB_ARGS(DB_T(company_id)), arena, fn, ctx, err);
 }
 
-int secrets_owned(struct db *db, const char *environment_id, struct arena *arena, secret_fn fn,
-                  void *ctx, struct err *err)
+int secrets_owned(struct db *db, const char *environment_id, struct arena *arena,
+                  struct secret **ret, struct err *err)
 {
-        return ROW_EACH(db, &secret_table,
-                        "SELECT * FROM company_secrets WHERE owner_environment_id = ?1",
-                        DB_ARGS(DB_T(environment_id)), arena, fn, ctx, err);
+        return row_all(db, &secret_table,
+                       "SELECT * FROM company_secrets WHERE owner_environment_id = ?1",
+                       DB_ARGS(DB_T(environment_id)), arena, ret, err);
 }
 
 int secrets_abandoned(struct db *db, const char *instance, struct arena *arena, secret_fn fn,

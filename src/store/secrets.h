@@ -64,8 +64,8 @@ int secrets_find_reference(struct db *db, const char *company_id, const char *pr
 int secrets_list(struct db *db, const char *company_id, struct arena *arena, secret_fn fn,
                  void *ctx, struct err *err);
 /* Made for an environment, or reserved by another instance than this one. */
-int secrets_owned(struct db *db, const char *environment_id, struct arena *arena, secret_fn fn,
-                  void *ctx, struct err *err);
+int secrets_owned(struct db *db, const char *environment_id, struct arena *arena,
+                  struct secret **ret, struct err *err);
 int secrets_abandoned(struct db *db, const char *instance, struct arena *arena, secret_fn fn,
                       void *ctx, struct err *err);
 /* Writes every column but id, company, creator and last_resolved_at, if the row is still as it was

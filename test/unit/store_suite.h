@@ -79,6 +79,17 @@ static inline int add_id(struct ids *ids, const char *id)
                 return add_id(ctx, row->id);                                                       \
         }
 
+/* Takes down the ids of a query that puts its rows into the array `found`; what it returned. */
+#define ROWS(type, query)                                                                          \
+        __extension__({                                                                            \
+                struct type *found = NULL;                                                         \
+                int n_rows = (query);                                                              \
+                                                                                                   \
+                for (int at_row = 0; at_row < n_rows; at_row++)                                    \
+                        add_id(&ids, found[at_row].id);                                            \
+                n_rows;                                                                            \
+        })
+
 /* Run a listing and compare. */
 #define CHECK_LIST(expected, call)                                                                 \
         do {                                                                                       \

@@ -13,7 +13,6 @@
 #include "store/settings.h"
 
 COLLECT(company)
-COLLECT(environment)
 COLLECT(place)
 COLLECT(lease)
 COLLECT(agent)
@@ -279,14 +278,14 @@ static int environment_rows(struct db *db, void *arg, struct err *err)
         CHECK(environments_get_local(db, "c1", a, &got, err) == 0 && same(got.id, "e3"));
 
         CHECK_LIST("e3 e2 e1",
-                   environments_list(db, "c1", NULL, NULL, a, collect_environment, &ids, err));
+                   ROWS(environment, environments_list(db, "c1", NULL, NULL, a, &found, err)));
         CHECK_LIST("e3 e1",
-                   environments_list(db, "c1", "active", NULL, a, collect_environment, &ids, err));
+                   ROWS(environment, environments_list(db, "c1", "active", NULL, a, &found, err)));
         CHECK_LIST("e2",
-                   environments_list(db, "c1", NULL, "ssh", a, collect_environment, &ids, err));
+                   ROWS(environment, environments_list(db, "c1", NULL, "ssh", a, &found, err)));
         CHECK_LIST("",
-                   environments_list(db, "c1", "active", "ssh", a, collect_environment, &ids, err));
-        CHECK_LIST("", environments_list(db, "c2", NULL, NULL, a, collect_environment, &ids, err));
+                   ROWS(environment, environments_list(db, "c1", "active", "ssh", a, &found, err)));
+        CHECK_LIST("", ROWS(environment, environments_list(db, "c2", NULL, NULL, a, &found, err)));
 
         full.name = "Renamed";
         full.metadata = NULL;
@@ -297,7 +296,7 @@ static int environment_rows(struct db *db, void *arg, struct err *err)
         CHECK(environments_get(db, "e2", a, &got, err) == 0 && same(got.name, "Renamed") &&
               !got.metadata && got.updated_at == 9 && got.created_at == 5);
         CHECK_LIST("e2 e3 e1",
-                   environments_list(db, "c1", NULL, NULL, a, collect_environment, &ids, err));
+                   ROWS(environment, environments_list(db, "c1", NULL, NULL, a, &found, err)));
         CHECK(environments_delete(db, "e2", err) == 1);
         CHECK(environments_delete(db, "e2", err) == 0);
         return 0;
@@ -507,7 +506,7 @@ static int place_rows(struct db *db, void *arg, struct err *err)
         CHECK_LIST("p3 p2 p1", places_living(db, NULL, a, collect_place, &ids, err));
         CHECK_LIST("p3 p2", places_living(db, "ready", a, collect_place, &ids, err));
         CHECK_LIST("", places_living(db, "gone", a, collect_place, &ids, err));
-        CHECK_LIST("p1 p2", places_of_environment(db, "e1", a, collect_place, &ids, err));
+        CHECK_LIST("p1 p2", ROWS(place, places_of_environment(db, "e1", a, &found, err)));
 
         CHECK(places_by_request(db, "e1", "key", a, &got, err) == ERR_NOT_FOUND);
         p = a_place("p5", "intended", 1);
@@ -668,20 +667,20 @@ static int lease_selections(struct db *db, void *arg, struct err *err)
                 l.expires_at = rows[i].expires;
                 CHECK(leases_insert(db, &l, err) == 1);
         }
-        CHECK_LIST("a", leases_active_of_run(db, "r-ended", a, collect_lease, &ids, err));
-        CHECK_LIST("", leases_active_of_run(db, "none", a, collect_lease, &ids, err));
+        CHECK_LIST("a", ROWS(lease, leases_active_of_run(db, "r-ended", a, &found, err)));
+        CHECK_LIST("", ROWS(lease, leases_active_of_run(db, "none", a, &found, err)));
         CHECK_LIST("a b c e f",
-                   leases_living_of_environment(db, "e1", a, collect_lease, &ids, err));
-        CHECK_LIST("f a", leases_expired(db, 100, a, collect_lease, &ids, err));
-        CHECK_LIST("", leases_expired(db, 98, a, collect_lease, &ids, err));
-        CHECK_LIST("a", leases_of_ended_runs(db, true, a, collect_lease, &ids, err));
-        CHECK_LIST("", leases_of_ended_runs(db, false, a, collect_lease, &ids, err));
+                   ROWS(lease, leases_living_of_environment(db, "e1", a, &found, err)));
+        CHECK_LIST("f a", ROWS(lease, leases_expired(db, 100, a, &found, err)));
+        CHECK_LIST("", ROWS(lease, leases_expired(db, 98, a, &found, err)));
+        CHECK_LIST("a", ROWS(lease, leases_of_ended_runs(db, true, a, &found, err)));
+        CHECK_LIST("", ROWS(lease, leases_of_ended_runs(db, false, a, &found, err)));
         CHECK(leases_count_living(db, "p1", NULL, &n, err) >= 0 && n == 2);
         CHECK(leases_count_living(db, "p1", "a", &n, err) >= 0 && n == 1);
         CHECK(leases_count_living(db, "p2", NULL, &n, err) >= 0 && n == 1);
         CHECK(leases_count_living(db, "none", NULL, &n, err) >= 0 && n == 0);
         CHECK(leases_shift_expiry(db, -10, err) == 3);
-        CHECK_LIST("f a", leases_expired(db, 90, a, collect_lease, &ids, err));
+        CHECK_LIST("f a", ROWS(lease, leases_expired(db, 90, a, &found, err)));
         CHECK(leases_get(db, "b", a, &l, err) == 0 && l.expires_at == 0);
         CHECK(leases_get(db, "c", a, &l, err) == 0 && l.expires_at == 50);
         return 0;

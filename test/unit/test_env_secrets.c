@@ -14,11 +14,11 @@ static const char schema_text[] =
 static struct environment make_ssh(struct secret_world *w, const char *more)
 {
         struct environment env;
+        struct environment_change wish = { .name = "My Box!",
+                                           .driver = "ssh",
+                                           .config = doc(w, "{" SSH "%s}", more) };
 
-        assert_done(environment_create(
-                w->op, w->rt, TEST_COMPANY,
-                doc(w, "{\"name\":\"My Box!\",\"driver\":\"ssh\",\"config\":{" SSH "%s}}", more),
-                &env, err));
+        assert_done(environment_create(w->op, w->rt, TEST_COMPANY, &wish, &env, err));
         return env;
 }
 
@@ -30,9 +30,13 @@ static const char *key_of(struct secret_world *w, const struct environment *env)
 
 static int patch(struct secret_world *w, const char *id, const char *body, struct err *err)
 {
+        json_t *given = doc(w, "%s", body);
+        struct environment_change wish = { .name = json_get_string(given, "name"),
+                                           .driver = json_get_string(given, "driver"),
+                                           .config = json_object_get(given, "config") };
         struct environment env;
 
-        return environment_update(w->op, w->rt, id, doc(w, "%s", body), &env, err);
+        return environment_update(w->op, w->rt, id, &wish, &env, err);
 }
 
 /* environment-runtime 7.74; http-api 8.17 */
@@ -50,6 +54,9 @@ static void test_the_configured_provider_keeps_the_key(void **state)
 static void test_no_environment_no_secret(void **state)
 {
         struct secret_world *w = *state;
+        struct environment_change wish = { .name = "b",
+                                           .driver = "ssh",
+                                           .config = doc(w, "{" SSH ",\"privateKey\":\"PEM\"}") };
         struct environment env;
 
         run_sql(w,
@@ -57,11 +64,8 @@ static void test_no_environment_no_secret(void **state)
                 "END");
         for (size_t i = 0; i < 2; i++) {
                 w->rt->settings.secrets_provider = i ? VAULT_AWS : VAULT_LOCAL;
-                assert_true(environment_create(w->op, w->rt, TEST_COMPANY,
-                                               doc(w, "{\"name\":\"b\",\"driver\":\"ssh\","
-                                                      "\"config\":{" SSH ",\"privateKey\":"
-                                                      "\"PEM\"}}"),
-                                               &env, &(struct err){ 0 }) < 0);
+                assert_true(environment_create(w->op, w->rt, TEST_COMPANY, &wish, &env,
+                                               &(struct err){ 0 }) < 0);
                 assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 0);
         }
         assert_int_equal(vault_calls.creates, 1);
@@ -105,18 +109,21 @@ static void test_a_shared_secret_outlives_its_maker(void **state)
 static void test_foreign_references_are_refused(void **state)
 {
         struct secret_world *w = *state;
+        struct environment_change wish;
         struct environment env;
         struct secret s;
 
         assert_done(secret_create(w->op, w->rt, OTHER_COMPANY,
                                   doc(w, "{\"name\":\"theirs\",\"value\":\"x\"}"), &s, err));
-        assert_refused(environment_create(w->op, w->rt, TEST_COMPANY,
-                                          doc(w,
-                                              "{\"name\":\"b\",\"driver\":\"ssh\",\"config\":{" SSH
-                                              ",\"privateKeySecretRef\":{\"type\":\"secret_ref\","
-                                              "\"secretId\":\"%s\"}}}",
-                                              s.id),
-                                          &env, err),
+        wish = (struct environment_change){
+                .name = "b",
+                .driver = "ssh",
+                .config = doc(w,
+                              "{" SSH ",\"privateKeySecretRef\":{\"type\":\"secret_ref\","
+                              "\"secretId\":\"%s\"}}",
+                              s.id),
+        };
+        assert_refused(environment_create(w->op, w->rt, TEST_COMPANY, &wish, &env, err),
                        ERR_UNPROCESSABLE, "Secret must belong to same company");
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM environments"), 0);
 }

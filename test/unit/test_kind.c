@@ -91,12 +91,14 @@ static int attic_setup(void **state)
 
 static struct environment make_attic(struct secret_world *w)
 {
+        struct environment_change wish = {
+                .name = "Up",
+                .driver = "attic",
+                .config = doc(w, "{\"shelf\":\" top \",\"key\":\"" ATTIC_KEY "\"}"),
+        };
         struct environment env;
 
-        assert_done(environment_create(w->op, w->rt, TEST_COMPANY,
-                                       doc(w, "{\"name\":\"Up\",\"driver\":\"attic\",\"config\":"
-                                              "{\"shelf\":\" top \",\"key\":\"" ATTIC_KEY "\"}}"),
-                                       &env, err));
+        assert_done(environment_create(w->op, w->rt, TEST_COMPANY, &wish, &env, err));
         return env;
 }
 
@@ -114,10 +116,11 @@ static void test_a_new_kind_is_configured(void **state)
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secret_bindings WHERE "
                                        "config_path = 'keyRef'"),
                          1);
-        assert_refused(environment_create(w->op, w->rt, TEST_COMPANY,
-                                          doc(w, "{\"name\":\"b\",\"driver\":\"attic\"}"), &other,
-                                          err),
-                       ERR_UNPROCESSABLE, "An attic needs a shelf.");
+        assert_refused(
+                environment_create(w->op, w->rt, TEST_COMPANY,
+                                   &(struct environment_change){ .name = "b", .driver = "attic" },
+                                   &other, err),
+                ERR_UNPROCESSABLE, "An attic needs a shelf.");
         assert_done(environment_delete(w->op, w->rt, env.id, false, NULL, &env, err));
         assert_int_equal(attic.forgotten, 1);
 }
@@ -125,13 +128,13 @@ static void test_a_new_kind_is_configured(void **state)
 static void test_a_new_kind_is_probed(void **state)
 {
         struct secret_world *w = *state;
-        CLEAN(buf_done) struct buf answer = BUF_INIT;
+        CLEAN(probe_result_done) struct probe_result answer = { 0 };
         struct environment env = make_attic(w);
 
         assert_done(probe_saved(w->op, w->rt, env.id, &answer, err));
-        assert_non_null(strstr(buf_str(&answer),
-                               "\"ok\":true,\"driver\":\"attic\",\"summary\":\"The "
-                               "attic opens.\""));
+        assert_true(answer.ok);
+        assert_string_equal(answer.driver, "attic");
+        assert_string_equal(buf_str(&answer.summary), "The attic opens.");
 }
 
 struct choice {

@@ -164,27 +164,28 @@ struct living_rows {
         struct arena *arena;
 };
 
-static int add_missing(void *ctx, const struct lease *l)
+static bool is_in_model(const struct walk *w, const char *id)
 {
-        struct walk *w = ctx;
-
         for (size_t i = 0; i < w->n_living; i++)
-                if (streq(w->living[i], l->id))
-                        return 0;
-        model_add(w, l->id);
-        return 0;
+                if (streq(w->living[i], id))
+                        return true;
+        return false;
 }
 
 static int read_living(struct db *db, void *arg, struct err *err)
 {
         static const char *const environments[] = { ENV_ONCE, ENV_REUSE, ENV_RETAIN, ENV_BLIND };
         struct living_rows *q = arg;
-        int r = 0;
+        struct lease *leases;
+        int n = 0;
 
-        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(environments); i++)
-                r = leases_living_of_environment(db, environments[i], q->arena, add_missing, q->w,
-                                                 err);
-        return r;
+        for (size_t i = 0; n >= 0 && i < ARRAY_LEN(environments); i++) {
+                n = leases_living_of_environment(db, environments[i], q->arena, &leases, err);
+                for (int at = 0; at < n; at++)
+                        if (!is_in_model(q->w, leases[at].id))
+                                model_add(q->w, leases[at].id);
+        }
+        return n;
 }
 
 static void model_learn(struct walk *w)

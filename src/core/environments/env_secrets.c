@@ -14,7 +14,7 @@
 
 /* Names */
 
-static const char *slug(struct arena *a, const char *text, size_t max)
+static const char *slug_of(struct arena *a, const char *text, size_t max)
 {
         char *out = arena_alloc(a, strlen(text) + 1);
         size_t n = 0;
@@ -33,7 +33,7 @@ static const char *slug(struct arena *a, const char *text, size_t max)
 
 static const char *secret_name(struct arena *a, const struct environment *env, const char *field)
 {
-        const char *name = slug(a, env->name, SLUG_MAX);
+        const char *name = slug_of(a, env->name, SLUG_MAX);
         char suffix[9];
 
         random_hex(suffix, 4);
@@ -44,9 +44,9 @@ static const char *secret_name(struct arena *a, const struct environment *env, c
 /* Values out of the configuration */
 
 /* The value moves to pages of its own; `text` stays in a document that is wiped when freed. */
-static int draft(struct op *op, struct runtime *rt, const struct environment *env,
-                 const char *field, const char *text, size_t len, struct env_secrets *s,
-                 const char **ret_id, struct err *err)
+static int draft_secret(struct op *op, struct runtime *rt, const struct environment *env,
+                        const char *field, const char *text, size_t len, struct env_secrets *s,
+                        const char **ret_id, struct err *err)
 {
         struct secret_value *value;
         struct secret_spec spec = {
@@ -80,8 +80,8 @@ static int extract_member(struct op *op, struct runtime *rt, const struct enviro
 
         if (!json_is_string(value))
                 return 0;
-        r = draft(op, rt, env, secret->name, json_string_value(value), json_string_length(value), s,
-                  &id, err);
+        r = draft_secret(op, rt, env, secret->name, json_string_value(value),
+                         json_string_length(value), s, &id, err);
         if (r < 0)
                 return r;
         json_object_set_new(config, secret->reference,
@@ -116,7 +116,8 @@ static int extract_path(struct op *op, struct runtime *rt, const struct environm
                 json_path_set(config, path, json_string(uuid.s));
                 return 0;
         }
-        r = draft(op, rt, env, slug(op->arena, path, strlen(path)), text, len, s, &id, err);
+        r = draft_secret(op, rt, env, slug_of(op->arena, path, strlen(path)), text, len, s, &id,
+                         err);
         if (r >= 0)
                 json_path_set(config, path, json_string(id));
         return r;
@@ -195,28 +196,6 @@ static int bind_refs(struct db *db, const struct op *op, const struct runtime *r
 
 /* What is not needed any more */
 
-struct unneeded {
-        struct secret *list;
-        size_t n;
-};
-
-static int add(void *ctx, const struct secret *secret)
-{
-        struct unneeded *u = ctx;
-
-        u->list = xrealloc(u->list, (u->n + 1) * sizeof(*u->list));
-        u->list[u->n++] = *secret;
-        return 0;
-}
-
-static int count_living(struct db *db, const char *environment_id, int64_t *ret, struct err *err)
-{
-        return db_number(db,
-                         "SELECT COUNT(*) FROM places WHERE environment_id = ?1 AND state <> "
-                         "'gone'",
-                         DB_ARGS(DB_T(environment_id)), ret, err);
-}
-
 /* Only other objects have bindings to it: it is theirs from now on. */
 static int let_go(struct db *db, struct secret *secret, const char *environment_id, struct err *err)
 {
@@ -233,25 +212,28 @@ static int let_go(struct db *db, struct secret *secret, const char *environment_
 static int drop_unneeded(struct db *db, const struct op *op, struct runtime *rt,
                          const char *environment_id, struct env_secrets *s, struct err *err)
 {
-        struct unneeded u = { 0 };
+        struct secret *list;
         int64_t living = 0;
-        int r = count_living(db, environment_id, &living, err);
+        int n, r = db_number(db,
+                             "SELECT COUNT(*) FROM places WHERE environment_id = ?1 AND state <> "
+                             "'gone'",
+                             DB_ARGS(DB_T(environment_id)), &living, err);
 
-        if (r >= 0)
-                r = secrets_owned(db, environment_id, op->arena, add, &u, err);
-        s->removals = xcalloc(u.n + 1, sizeof(*s->removals));
+        n = r < 0 ? r : secrets_owned(db, environment_id, op->arena, &list, err);
+        if (n < 0)
+                return n;
+        s->removals = xcalloc((size_t)n + 1, sizeof(*s->removals));
         s->n_removals = 0;
-        for (size_t i = 0; r >= 0 && i < u.n; i++) {
-                if (streq(u.list[i].status, SECRET_DELETED) || u.list[i].reserved_by)
+        for (struct secret *one = list; r >= 0 && one < list + n; one++) {
+                if (streq(one->status, SECRET_DELETED) || one->reserved_by)
                         continue;
-                if (u.list[i].reference_count > 0)
-                        r = let_go(db, &u.list[i], environment_id, err);
+                if (one->reference_count > 0)
+                        r = let_go(db, one, environment_id, err);
                 else if (living == 0)
-                        r = secret_removal_mark(db, op, rt, &u.list[i],
-                                                &s->removals[s->n_removals++], err);
+                        r = secret_removal_mark(db, op, rt, one, &s->removals[s->n_removals++],
+                                                err);
         }
-        free(u.list);
-        return r < 0 ? r : 0;
+        return MIN(r, 0);
 }
 
 int env_secrets_commit(struct db *db, const struct op *op, struct runtime *rt,
@@ -278,7 +260,7 @@ int env_secrets_remove(struct db *db, const struct op *op, struct runtime *rt,
 
 /* Ends */
 
-static void done(struct env_secrets *s)
+static void env_secrets_done(struct env_secrets *s)
 {
         for (size_t i = 0; i < s->n_drafts; i++)
                 secret_value_done(&s->values[i]);
@@ -301,70 +283,66 @@ void env_secrets_finish(struct op *op, struct runtime *rt, struct env_secrets *s
                                  LOG_S("secret", s->removals[i].secret.id),
                                  LOG_S("error", err.msg));
         }
-        done(s);
+        env_secrets_done(s);
 }
 
 void env_secrets_abandon(struct op *op, struct env_secrets *s)
 {
         for (size_t i = 0; i < s->n_drafts; i++)
                 secret_draft_abandon(op, &s->drafts[i]);
-        done(s);
+        env_secrets_done(s);
 }
 
 /* Sweeping */
 
-struct sweep {
+struct secrets_sweep {
         struct op *op;
         struct runtime *rt;
         const char *environment_id;
         struct env_secrets secrets;
-        const char **due;
-        size_t n_due;
 };
 
-static int find_due(struct db *db, void *arg, struct err *err)
+static int sweep_unneeded(struct db *db, void *arg, struct err *err)
 {
-        struct sweep *q = arg;
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT DISTINCT owner_environment_id FROM company_secrets c "
-                         "WHERE owner_environment_id IS NOT NULL AND reserved_by IS NULL "
-                         "AND status <> 'deleted' "
-                         "AND NOT EXISTS (SELECT 1 FROM company_secret_bindings b "
-                         "WHERE b.secret_id = c.id) "
-                         "AND NOT EXISTS (SELECT 1 FROM places p "
-                         "WHERE p.environment_id = c.owner_environment_id AND p.state <> 'gone')",
-                         DB_NO_ARGS, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                q->due = xrealloc(q->due, (q->n_due + 1) * sizeof(*q->due));
-                q->due[q->n_due++] = stmt_text(s, 0, q->op->arena);
-        }
-        return r;
-}
-
-static int drop(struct db *db, void *arg, struct err *err)
-{
-        struct sweep *q = arg;
+        struct secrets_sweep *q = arg;
 
         return drop_unneeded(db, q->op, q->rt, q->environment_id, &q->secrets, err);
 }
 
 int env_secrets_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct sweep q = { .op = op, .rt = rt };
-        int r = store_read(op, rt->store, find_due, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct secrets_sweep q = { .op = op, .rt = rt };
+        struct stmt *s = NULL;
+        const char **due = NULL;
+        size_t n = 0, room = 0;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        for (size_t i = 0; r >= 0 && i < q.n_due; i++) {
-                q.environment_id = q.due[i];
+        if (r >= 0)
+                r = db_query(db,
+                             "SELECT DISTINCT owner_environment_id FROM company_secrets c "
+                             "WHERE owner_environment_id IS NOT NULL AND reserved_by IS NULL "
+                             "AND status <> 'deleted' "
+                             "AND NOT EXISTS (SELECT 1 FROM company_secret_bindings b "
+                             "WHERE b.secret_id = c.id) "
+                             "AND NOT EXISTS (SELECT 1 FROM places p WHERE "
+                             "p.environment_id = c.owner_environment_id AND p.state <> 'gone')",
+                             DB_NO_ARGS, &s, err);
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                due = arena_more(op->arena, due, n, &room, sizeof(*due));
+                due[n++] = stmt_text(s, 0, op->arena);
+        }
+        stmt_end(&s);
+        store_read_end(&db);
+        for (size_t i = 0; r >= 0 && i < n; i++) {
+                q.environment_id = due[i];
                 FAULT("env_secrets.sweep.before");
-                r = store_write(op, rt->store, drop, &q, err);
+                r = store_write(op, rt->store, sweep_unneeded, &q, err);
                 FAULT("env_secrets.sweep.after");
                 if (r >= 0)
                         env_secrets_finish(op, rt, &q.secrets);
                 else
-                        done(&q.secrets);
+                        env_secrets_done(&q.secrets);
         }
-        free(q.due);
         return r;
 }

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "codec/check.h"
 #include "core/access/agent_fields.h"
 #include "core/access/audit.h"
 #include "core/environments/env_secrets.h"
@@ -61,56 +60,13 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
 
 /* Creating */
 
-struct creation {
-        struct op *op;
-        struct runtime *rt;
-        const char *company_id;
-        json_t *body;
-        struct environment env;
-        json_t *config;
-        const json_t *schema;
-        struct env_secrets secrets;
-};
-
-static int check_create(struct creation *q, struct err *err)
+int environment_may_create(struct op *op, struct runtime *rt, const char *company_id,
+                           struct err *err)
 {
-        CLEAN(check_done) struct check c = { 0 };
-        const char *name, *description, *driver, *status;
-        json_t *config, *metadata;
-        int r;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        check_init(&c, q->body);
-        name = check_string(&c, "name", CHECK_REQUIRED, 1, 0);
-        description = check_string(&c, "description", CHECK_NULLABLE, 0, 0);
-        driver = check_enum(&c, "driver", CHECK_REQUIRED, kind_drivers(q->rt, q->op->arena));
-        status = check_enum(&c, "status", CHECK_OPTIONAL, environment_statuses);
-        config = check_record(&c, "config", CHECK_OPTIONAL);
-        metadata = check_record(&c, "metadata", CHECK_NULLABLE);
-        check_unknown(&c, (const char *[]){ "name", "description", "driver", "status", "config",
-                                            "metadata", NULL });
-        r = check_end(&c, err);
-        if (r < 0)
-                return r;
-        q->env = (struct environment){
-                .id = arena_strdup(q->op->arena, uuid_new().s),
-                .company_id = q->company_id,
-                .name = arena_strdup(q->op->arena, name),
-                .description = arena_strdup(q->op->arena, description),
-                .driver = arena_strdup(q->op->arena, driver),
-                .status = status ? arena_strdup(q->op->arena, status) : "active",
-                .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
-        };
-        r = host_use_check(q->rt, q->op->actor, q->env.driver, err);
-        return r < 0 ? r
-                     : environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config,
-                                                  &q->schema, err);
-}
-
-static int guard_create(struct db *db, void *arg, struct err *err)
-{
-        struct creation *q = arg;
-
-        return access_manage_environments(db, q->op->actor, q->company_id, err);
+        return r < 0 ? r : access_manage_environments(db, op->actor, company_id, err);
 }
 
 /* Only the plugin knows what the members of its configuration mean: how far a place is closed, and
@@ -154,12 +110,21 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
         return agent_fields_check(db, op, &change, NULL, err);
 }
 
+struct creation {
+        struct op *op;
+        struct runtime *rt;
+        struct environment env;
+        json_t *config;
+        const json_t *schema;
+        struct env_secrets secrets;
+};
+
 /* The row, its secrets and their bindings are written together or not at all. */
-static int insert(struct db *db, void *arg, struct err *err)
+static int environment_insert(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;
         struct environment *env = &q->env;
-        int r = guard_create(db, q, err);
+        int r = access_manage_environments(db, q->op->actor, env->company_id, err);
 
         if (r >= 0)
                 r = host_use_check_config(q->rt, q->op->actor, env->driver, NULL, q->config, err);
@@ -177,40 +142,46 @@ static int insert(struct db *db, void *arg, struct err *err)
                 r = env_secrets_commit(db, q->op, q->rt, env, q->config, q->schema, &q->secrets,
                                        err);
         if (r >= 0)
-                r = audit(db, q->op, q->company_id, "environment.created", "environment", env->id,
+                r = audit(db, q->op, env->company_id, "environment.created", "environment", env->id,
                           json_pack("{s:s, s:s, s:s}", "name", env->name, "driver", env->driver,
                                     "status", env->status),
                           err);
         return r;
 }
 
-static int create(struct creation *q, struct err *err)
+int environment_create(struct op *op, struct runtime *rt, const char *company_id,
+                       const struct environment_change *wish, struct environment *ret,
+                       struct err *err)
 {
-        int r = env_secrets_extract(q->op, q->rt, &q->env, q->config, q->schema, &q->secrets, err);
-
-        if (r < 0)
-                return r;
-        q->env.config = json_to_arena(q->op->arena, q->config);
-        FAULT("environment.create.before");
-        r = store_write(q->op, q->rt->store, insert, q, err);
-        FAULT("environment.create.after");
-        if (r < 0)
-                env_secrets_abandon(q->op, &q->secrets);
-        else
-                env_secrets_finish(q->op, q->rt, &q->secrets);
-        return r;
-}
-
-int environment_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                       struct environment *ret, struct err *err)
-{
-        struct creation q = { .op = op, .rt = rt, .company_id = company_id, .body = body };
-        int r = store_read(op, rt->store, guard_create, &q, err);
+        struct creation q = {
+                .op = op,
+                .rt = rt,
+                .env = { .id = arena_strdup(op->arena, uuid_new().s),
+                         .company_id = company_id,
+                         .name = wish->name,
+                         .description = wish->description,
+                         .driver = wish->driver,
+                         .status = wish->status ? wish->status : "active",
+                         .metadata =
+                                 wish->metadata ? json_to_arena(op->arena, wish->metadata) : NULL },
+        };
+        int r = host_use_check(rt, op->actor, wish->driver, err);
 
         if (r >= 0)
-                r = check_create(&q, err);
+                r = environment_persist_config(op, rt, wish->driver, wish->config, &q.config,
+                                               &q.schema, err);
         if (r >= 0)
-                r = create(&q, err);
+                r = env_secrets_extract(op, rt, &q.env, q.config, q.schema, &q.secrets, err);
+        if (r >= 0) {
+                q.env.config = json_to_arena(op->arena, q.config);
+                FAULT("environment.create.before");
+                r = store_write(op, rt->store, environment_insert, &q, err);
+                FAULT("environment.create.after");
+                if (r < 0)
+                        env_secrets_abandon(op, &q.secrets);
+                else
+                        env_secrets_finish(op, rt, &q.secrets);
+        }
         json_decref(q.config);
         if (r >= 0)
                 *ret = q.env;
@@ -246,105 +217,73 @@ int environment_ensure_local(struct db *db, const char *company_id, struct arena
 
 /* Reading */
 
-struct reading {
-        struct op *op;
-        const struct runtime *rt;
-        const char *id;
-        struct environment_view *view;
-        bool manage;
-};
-
-static int may_manage(struct db *db, const struct op *op, const char *company_id, bool *ret,
-                      struct err *err)
+/* Whether the actor sees no configurations. */
+static int is_redacted(struct db *db, const struct op *op, const char *company_id, bool *ret,
+                       struct err *err)
 {
-        int r = access_has(db, op->actor, company_id, PERM_ENVIRONMENTS, ret, err);
-
-        if (r >= 0 && op->actor->type == ACTOR_AGENT && op->actor->can_create_agents)
-                *ret = true;
-        return r;
-}
-
-static int read_one(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
         bool allowed;
-        int r = access_authenticated(q->op->actor, err);
+        int r = access_has(db, op->actor, company_id, PERM_ENVIRONMENTS, &allowed, err);
 
-        if (r >= 0)
-                r = environments_get(db, q->id, q->op->arena, &q->view->env, err);
-        if (r >= 0)
-                r = q->manage
-                            ? access_manage_environments(db, q->op->actor, q->view->env.company_id,
-                                                         err)
-                            : access_company(db, q->op->actor, q->view->env.company_id, false, err);
-        if (r >= 0)
-                r = environment_check_row(q->rt, &q->view->env, err);
-        if (r >= 0)
-                r = may_manage(db, q->op, q->view->env.company_id, &allowed, err);
-        if (r >= 0)
-                q->view->redacted = !allowed;
+        *ret = r >= 0 && !allowed &&
+               !(op->actor->type == ACTOR_AGENT && op->actor->can_create_agents);
         return r;
 }
 
-int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment_view *ret,
-                    struct err *err)
+int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment *ret,
+                    bool *ret_redacted, struct err *err)
 {
-        struct reading q = { op, rt, id, ret, false };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, read_one, &q, err);
+        if (r >= 0)
+                r = access_authenticated(op->actor, err);
+        if (r >= 0)
+                r = environments_get(db, id, op->arena, ret, err);
+        if (r >= 0)
+                r = access_company(db, op->actor, ret->company_id, false, err);
+        if (r >= 0)
+                r = environment_check_row(rt, ret, err);
+        return r < 0 ? r : is_redacted(db, op, ret->company_id, ret_redacted, err);
+}
+
+int environment_get_managed(struct db *db, const struct op *op, const char *id,
+                            struct environment *ret, struct err *err)
+{
+        int r = access_authenticated(op->actor, err);
+
+        if (r >= 0)
+                r = environments_get(db, id, op->arena, ret, err);
+        return r < 0 ? r : access_manage_environments(db, op->actor, ret->company_id, err);
 }
 
 int environment_manage(struct op *op, struct runtime *rt, const char *id, struct environment *ret,
                        struct err *err)
 {
-        struct environment_view view;
-        struct reading q = { op, rt, id, &view, true };
-        int r = store_read(op, rt->store, read_one, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
-                *ret = view.env;
-        return r;
-}
-
-struct listing {
-        struct op *op;
-        const struct runtime *rt;
-        const char *company_id, *status, *driver;
-        bool redacted;
-        environment_view_fn fn;
-        void *ctx;
-        struct err *err;
-};
-
-static int show(void *ctx, const struct environment *env)
-{
-        struct listing *q = ctx;
-        struct environment_view view = { *env, q->redacted };
-        int r = environment_check_row(q->rt, env, q->err);
-
-        return r < 0 ? r : q->fn(q->ctx, &view);
-}
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct listing *q = arg;
-        bool allowed;
-        int r = access_company(db, q->op->actor, q->company_id, false, err);
-
-        if (r >= 0)
-                r = may_manage(db, q->op, q->company_id, &allowed, err);
-        if (r < 0)
-                return r;
-        q->redacted = !allowed;
-        q->err = err;
-        return environments_list(db, q->company_id, q->status, q->driver, q->op->arena, show, q,
-                                 err);
+                r = environment_get_managed(db, op, id, ret, err);
+        return r < 0 ? r : environment_check_row(rt, ret, err);
 }
 
 int environment_list(struct op *op, struct runtime *rt, const char *company_id, const char *status,
-                     const char *driver, environment_view_fn fn, void *ctx, struct err *err)
+                     const char *driver, struct environment **ret, bool *ret_redacted,
+                     struct err *err)
 {
-        struct listing q = { op, rt, company_id, status, driver, false, fn, ctx, NULL };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int n = store_read_begin(op, rt->store, &db, err), r;
 
-        return store_read(op, rt->store, list, &q, err);
+        if (n >= 0)
+                n = access_company(db, op->actor, company_id, false, err);
+        if (n >= 0)
+                n = is_redacted(db, op, company_id, ret_redacted, err);
+        if (n >= 0)
+                n = environments_list(db, company_id, status, driver, op->arena, ret, err);
+        for (int i = 0; i < n; i++) {
+                r = environment_check_row(rt, &(*ret)[i], err);
+                if (r < 0)
+                        return r;
+        }
+        return n;
 }

@@ -1,5 +1,5 @@
 /* Environments: create, read, change, delete. Each function checks the actor's rights inside the
- * transaction that does the work. Bodies are the API's JSON, checked here.
+ * transaction that does the work.
  *
  * Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_ENVIRONMENT_H
@@ -11,28 +11,44 @@
 
 extern const char *const environment_statuses[]; /* active archived NULL */
 
-/* A row as this actor may see it. */
-struct environment_view {
-        struct environment env;
-        bool redacted; /* config {} and metadata null, with the flags that say so */
+/* What a new environment is to be, or what changes in an old one. NULL: not given. Borrowed; the
+ * resulting row may point into it. */
+struct environment_change {
+        const char *name, *description, *driver, *status;
+        json_t *config, *metadata;
+        bool has_description, has_metadata; /* given, and NULL is a value */
+        bool replace_config;                /* `config` is not merged over the old one */
+        const char *move_to;                /* where references to it go (env_move.h) */
 };
 
-typedef int (*environment_view_fn)(void *ctx, const struct environment_view *view);
+/* Whether the actor may create or change it, before the wish is looked at. */
+int environment_may_create(struct op *op, struct runtime *rt, const char *company_id,
+                           struct err *err);
+int environment_may_update(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
-int environment_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                       struct environment *ret, struct err *err);
-int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment_view *ret,
-                    struct err *err);
+/* Name and driver are given. After environment_may_create(). */
+int environment_create(struct op *op, struct runtime *rt, const char *company_id,
+                       const struct environment_change *wish, struct environment *ret,
+                       struct err *err);
+/* *ret_redacted: the actor may not see the configuration and the metadata. */
+int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment *ret,
+                    bool *ret_redacted, struct err *err);
 /* The row for an actor that manages environments; 403 for others. */
 int environment_manage(struct op *op, struct runtime *rt, const char *id, struct environment *ret,
                        struct err *err);
+/* The same inside a store function, and for a row that environment_check_row() may refuse. */
+int environment_get_managed(struct db *db, const struct op *op, const char *id,
+                            struct environment *ret, struct err *err);
+/* How many. */
 int environment_list(struct op *op, struct runtime *rt, const char *company_id, const char *status,
-                     const char *driver, environment_view_fn fn, void *ctx, struct err *err);
+                     const char *driver, struct environment **ret, bool *ret_redacted,
+                     struct err *err);
 /* Archiving is refused like deleting, while something refers to the environment. So is a change
  * from an isolated kind of place to one that is not: such a change never moves work out of a
  * sandbox that was chosen for it. */
-int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                       struct environment *ret, struct err *err);
+int environment_update(struct op *op, struct runtime *rt, const char *id,
+                       const struct environment_change *wish, struct environment *ret,
+                       struct err *err);
 
 /* The company's local environment; made when there is none, left unchanged when there is. Inside a
  * store_write() function. */

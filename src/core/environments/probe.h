@@ -4,13 +4,15 @@
 #define BERTH_CORE_PROBE_H
 
 #include "core/environments/environment.h"
+#include "core/kinds/kind.h"
 
-/* Probe a saved environment; writes the audit entry; *ret_json is {ok, driver, summary, details}.
- */
-int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
+/* Probe a saved environment; writes the audit entry. */
+int probe_saved(struct op *op, struct runtime *rt, const char *id, struct probe_result *ret,
                 struct err *err);
 /* Probe a configuration that is not saved; nothing is stored but the audit entry. */
-int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                  struct buf *ret_json, struct err *err);
+int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, const char *driver,
+                  json_t *config, struct probe_result *ret, struct err *err);
+/* For CLEAN(); also after a failure. *ret was {0} before. */
+void probe_result_done(struct probe_result *res);
 
 #endif

@@ -35,7 +35,16 @@ const struct kind *kind_of_config(const struct runtime *rt, const char *driver,
 const struct kind *kind_of_environment(const struct runtime *rt, const struct environment *env)
 {
         CLEAN(json_decrefp) json_t *config = NULL;
+        const struct kind *only = NULL;
+        size_t n = 0;
 
+        for (const struct kind *const *k = rt->kinds; *k; k++)
+                if (streq((*k)->driver, env->driver)) {
+                        only = *k;
+                        n++;
+                }
+        if (n == 0 || (n == 1 && !only->provider))
+                return only; /* whatever the configuration says */
         (void)json_parse(env->config, strlen(env->config), &config, NULL);
         return kind_of_config(rt, env->driver, config);
 }

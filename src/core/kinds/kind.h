@@ -96,6 +96,7 @@ struct probe_target {
 };
 
 struct probe_result {
+        const char *driver; /* set by probe.c, as is the empty object */
         bool ok;
         struct buf summary;
         json_t *details; /* object */

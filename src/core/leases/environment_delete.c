@@ -25,33 +25,34 @@ struct deletion {
         struct env_secrets secrets;
 };
 
-static int load(struct db *db, struct deletion *d, struct err *err)
+static int load_with_references(struct db *db, struct deletion *d, struct err *err)
 {
-        int r = access_authenticated(d->op->actor, err);
+        int r = environment_get_managed(db, d->op, d->id, d->env, err);
 
-        if (r >= 0)
-                r = environments_get(db, d->id, d->op->arena, d->env, err);
-        if (r >= 0)
-                r = access_manage_environments(db, d->op->actor, d->env->company_id, err);
-        if (r >= 0)
-                r = environments_references(db, d->env, &d->refs, err);
-        return r;
+        return r < 0 ? r : environments_references(db, d->env, &d->refs, err);
+}
+
+static int read_with_references(struct deletion *d, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(d->op, d->rt->store, &db, err);
+
+        return r < 0 ? r : load_with_references(db, d, err);
 }
 
 static bool is_managed_local(const struct runtime *rt, const struct environment *env)
 {
         const struct kind *kind = kind_of_driver(rt, env->driver);
-        json_t *metadata = NULL;
-        bool managed = false;
+        CLEAN(json_decrefp) json_t *metadata = NULL;
 
-        if (env->metadata && json_parse(env->metadata, strlen(env->metadata), &metadata, NULL) >= 0)
-                managed = json_is_true(json_object_get(metadata, "managedByPaperclip"));
-        json_decref(metadata);
-        return managed && kind && kind->is_managed;
+        if (!kind || !kind->is_managed || !env->metadata)
+                return false;
+        (void)json_parse(env->metadata, strlen(env->metadata), &metadata, NULL);
+        return json_is_true(json_object_get(metadata, "managedByPaperclip"));
 }
 
 /* Why the environment itself prevents the delete: it is the managed one, or has living places. */
-static json_t *reasons(const struct deletion *d)
+static json_t *blocking_reasons(const struct deletion *d)
 {
         const struct environment_references *r = &d->refs;
         json_t *list = json_array();
@@ -67,15 +68,15 @@ static json_t *reasons(const struct deletion *d)
         return list;
 }
 
-static int remove_row(struct db *db, void *arg, struct err *err)
+static int environment_remove(struct db *db, void *arg, struct err *err)
 {
         struct deletion *d = arg;
         json_t *blocked;
-        int r = load(db, d, err);
+        int r = load_with_references(db, d, err);
 
         if (r < 0)
                 return r;
-        blocked = reasons(d);
+        blocked = blocking_reasons(d);
         if (json_array_size(blocked) > 0) {
                 json_t *details = json_pack("{s:o}", "deleteBlockedReasons", blocked);
 
@@ -116,7 +117,7 @@ static int delete_row(struct deletion *d, struct err *err)
         int r;
 
         FAULT("environment.delete.before");
-        r = store_write(d->op, d->rt->store, remove_row, d, err);
+        r = store_write(d->op, d->rt->store, environment_remove, d, err);
         FAULT("environment.delete.after");
         return r;
 }
@@ -127,86 +128,65 @@ struct living {
         struct op *op;
         struct runtime *rt;
         const char *environment_id;
-        const char **leases;
-        size_t n_leases;
-        struct place *places;
-        size_t n_places;
+        struct place *places; /* the idle ones, now `closing` */
+        int n_places;
         bool is_moving; /* this process works on a place: its state will change soon */
 };
 
-static int collect_lease(void *ctx, const struct lease *lease)
-{
-        struct living *l = ctx;
-
-        l->leases = xrealloc(l->leases, (l->n_leases + 1) * sizeof(*l->leases));
-        l->leases[l->n_leases++] = lease->id;
-        return 0;
-}
-
-static int collect_place(void *ctx, const struct place *place)
-{
-        struct living *l = ctx;
-
-        if (!streq(place->state, PLACE_READY)) {
-                bool is_stuck = streq(place->state, PLACE_UNCERTAIN) ||
-                                (streq(place->state, PLACE_CLOSING) && place->attempts > 0);
-
-                l->is_moving = l->is_moving || (!is_stuck && place_is_ours(l->rt, place));
-                return 0;
-        }
-        l->places = xrealloc(l->places, (l->n_places + 1) * sizeof(*l->places));
-        l->places[l->n_places++] = *place;
-        return 0;
-}
-
-static int collect_leases(struct db *db, void *arg, struct err *err)
-{
-        struct living *l = arg;
-
-        return leases_living_of_environment(db, l->environment_id, l->op->arena, collect_lease, l,
-                                            err);
-}
-
 /* Idle places of the environment go from ready to closing in one transaction. Places that a lease
  * or the pool is just opening, and those that the sweeper is just closing, are left to them. */
-static int retire_places(struct db *db, void *arg, struct err *err)
+static int environment_retire_places(struct db *db, void *arg, struct err *err)
 {
         struct living *l = arg;
-        int r;
+        int n = places_of_environment(db, l->environment_id, l->op->arena, &l->places, err);
 
         l->n_places = 0;
         l->is_moving = false;
-        r = places_of_environment(db, l->environment_id, l->op->arena, collect_place, l, err);
-        for (size_t i = 0; r >= 0 && i < l->n_places; i++) {
-                l->places[i].next_attempt_at = place_closing_until(l->rt);
-                r = place_move(db, l->rt, &l->places[i], PLACE_CLOSING, err);
+        for (int i = 0; i < n; i++) {
+                struct place *place = &l->places[i];
+                int r;
+
+                if (!streq(place->state, PLACE_READY)) {
+                        bool is_stuck = streq(place->state, PLACE_UNCERTAIN) ||
+                                        (streq(place->state, PLACE_CLOSING) && place->attempts > 0);
+
+                        l->is_moving = l->is_moving || (!is_stuck && place_is_ours(l->rt, place));
+                        continue;
+                }
+                place->next_attempt_at = place_closing_until(l->rt);
+                r = place_move(db, l->rt, place, PLACE_CLOSING, err);
+                if (r < 0)
+                        return r;
+                l->places[l->n_places++] = *place;
         }
-        return r;
+        return n;
 }
 
 /* One pass: leased places are released, idle places are closed. */
 static int give_up_what_is_there(struct living *l, struct err *err)
 {
-        int r;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct lease_record ignored;
+        struct lease *leases;
+        int n, r = store_read_begin(l->op, l->rt->store, &db, err);
 
-        l->n_leases = 0;
-        r = store_read(l->op, l->rt->store, collect_leases, l, err);
-        for (size_t i = 0; r >= 0 && i < l->n_leases; i++) {
-                struct lease_record ignored;
-
-                r = lease_release(l->op, l->rt, l->leases[i], LEASE_EXPIRED, &ignored, err);
-        }
+        n = r < 0 ? r
+                  : leases_living_of_environment(db, l->environment_id, l->op->arena, &leases, err);
+        store_read_end(&db);
+        r = MIN(n, 0);
+        for (int i = 0; r >= 0 && i < n; i++)
+                r = lease_release(l->op, l->rt, leases[i].id, LEASE_EXPIRED, &ignored, err);
         FAULT("environment.retire.before");
         if (r >= 0)
-                r = store_write(l->op, l->rt->store, retire_places, l, err);
+                r = store_write(l->op, l->rt->store, environment_retire_places, l, err);
         FAULT("environment.retire.after");
-        for (size_t i = 0; r >= 0 && i < l->n_places; i++)
+        for (int i = 0; r >= 0 && i < l->n_places; i++)
                 r = lease_finish_closing(l->op, l->rt, &l->places[i], err);
         return r;
 }
 
 /* The pool makes no more places meanwhile. A place that is being opened is waited for, until it is
- * leased or idle and the next pass gives it up. If places are left in the end, remove_row()
+ * leased or idle and the next pass gives it up. If places are left in the end, environment_remove()
  * refuses. */
 static int give_up_and_delete(struct deletion *d, struct err *err)
 {
@@ -220,24 +200,17 @@ static int give_up_and_delete(struct deletion *d, struct err *err)
                 r = give_up_what_is_there(&l, err);
         while (r >= 0 && l.is_moving && clock_mono_ms() < until_ms &&
                (r = op_wait_fd(d->op, -1, 0, PLACE_POLL_MS, err)) >= 0);
-        free(l.leases);
-        free(l.places);
         if (r >= 0)
                 r = delete_row(d, err);
         stock_unhold(d->rt, &hold);
         return r;
 }
 
-static int load_for_delete(struct db *db, void *arg, struct err *err)
-{
-        return load(db, arg, err);
-}
-
 int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
                        const char *move_to, struct environment *ret, struct err *err)
 {
         struct deletion d = { .op = op, .rt = rt, .id = id, .move_to = move_to, .env = ret };
-        int r = store_read(op, rt->store, load_for_delete, &d, err);
+        int r = read_with_references(&d, err);
 
         if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(rt, ret))
                 r = env_move_refuse(ret, &d.refs, "deleted", err);
@@ -256,44 +229,17 @@ int environment_delete(struct op *op, struct runtime *rt, const char *id, bool c
 }
 
 int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
-                             struct buf *ret_json, struct err *err)
+                             struct blast_radius *ret, struct err *err)
 {
         struct environment env;
         struct deletion d = { .op = op, .rt = rt, .id = id, .env = &env };
-        const struct environment_references *refs = &d.refs;
-        json_t *blocked;
-        struct jw w;
-        int r = store_read(op, rt->store, load_for_delete, &d, err);
+        int r = read_with_references(&d, err);
 
         if (r < 0)
                 return r;
-        blocked = reasons(&d);
-        env_move_reasons(refs, blocked);
-        jw_init(&w, ret_json);
-        jw_object(&w);
-        jw_kstring(&w, "environmentId", id);
-        jw_kbool(&w, "canDelete", json_array_size(blocked) == 0);
-        jw_kvalue(&w, "deleteBlockedReasons", blocked);
-        jw_key(&w, "staticReferences");
-        jw_object(&w);
-        jw_kbool(&w, "isManagedLocal", is_managed_local(rt, &env));
-        jw_kbool(&w, "isInstanceDefault", false);
-        jw_kbool(&w, "isCompanyDefault", refs->companies > 0);
-        jw_kint(&w, "agentDefaultCount", refs->agents);
-        jw_kint(&w, "executionWorkspaceSelectionCount", refs->execution_workspaces);
-        jw_kint(&w, "issueSelectionCount", refs->issues);
-        jw_kint(&w, "projectSelectionCount", refs->projects);
-        jw_kint(&w, "secretBindingCount", refs->secret_bindings);
-        jw_object_end(&w);
-        jw_key(&w, "activeRuntimeUse");
-        jw_object(&w);
-        jw_kint(&w, "activeLeaseCount", refs->active_leases);
-        jw_kint(&w, "activeCustomImageSetupSessionCount", 0);
-        jw_kbool(&w, "hasActiveRuntimeUse", refs->active_leases > 0);
-        jw_object_end(&w);
-        jw_kint(&w, "pendingCleanupLeaseCount", refs->closing_places);
-        jw_kint(&w, "reusableSandboxLeaseCount", refs->idle_places);
-        jw_object_end(&w);
-        json_decref(blocked);
+        *ret = (struct blast_radius){ .refs = d.refs,
+                                      .is_managed_local = is_managed_local(rt, &env),
+                                      .blocked = blocking_reasons(&d) };
+        env_move_reasons(&d.refs, ret->blocked);
         return 0;
 }

@@ -11,8 +11,13 @@
  * `move_to`; NULL: they are not moved. */
 int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
                        const char *move_to, struct environment *ret, struct err *err);
-/* What deleting would touch, and what prevents it, as the API's document. */
+/* What deleting would touch, and what prevents it. */
+struct blast_radius {
+        struct environment_references refs;
+        bool is_managed_local;
+        json_t *blocked; /* names of reasons; the caller's reference */
+};
 int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
-                             struct buf *ret_json, struct err *err);
+                             struct blast_radius *ret, struct err *err);
 
 #endif

@@ -56,6 +56,9 @@ int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_
  * record how it went. The place must have been moved or claimed by the caller. Returns the
  * provider's error after recording it. */
 int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err);
+/* Move it to `closing` first, with a note (NULL: the old one stays). */
+int lease_close_place(struct op *op, struct runtime *rt, struct place *place, const char *note,
+                      struct err *err);
 /* A place in state `held` that no living lease uses goes back to `ready`, or to `closing`. */
 int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err);
 

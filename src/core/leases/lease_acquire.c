@@ -33,9 +33,9 @@ struct acquisition {
 
 /* Finding what is there */
 
-static int find_existing(struct db *db, void *arg, struct err *err)
+/* The lease that the request's key made before: 1, or 0 when there is none. */
+static int find_existing(struct db *db, struct acquisition *q, struct err *err)
 {
-        struct acquisition *q = arg;
         int r = leases_by_key(db, q->env->id, q->req->idempotency_key, q->op->arena,
                               &q->record->lease, err);
 
@@ -49,44 +49,27 @@ static int find_existing(struct db *db, void *arg, struct err *err)
         return 1;
 }
 
-struct search {
-        struct acquisition *q;
-        struct db *db;
-        struct err *err;
-};
+static int read_existing(struct acquisition *q, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(q->op, q->rt->store, &db, err);
+
+        return r < 0 ? r : find_existing(db, q, err);
+}
 
 /* Held by our run means that a lease of it lives: a place whose last lease has just ended is on its
  * way to be parked, and that effect would come after ours. */
-static int is_held_by_run(struct search *s, const struct place *p)
+static int is_held_by_run(struct db *db, const struct acquisition *q, const struct place *p,
+                          struct err *err)
 {
         int64_t living;
         int r;
 
-        if (!streq(p->state, PLACE_HELD) || !p->holder_run_id || !s->q->req->run_id ||
-            !streq(p->holder_run_id, s->q->req->run_id))
+        if (!streq(p->state, PLACE_HELD) || !p->holder_run_id || !q->req->run_id ||
+            !streq(p->holder_run_id, q->req->run_id))
                 return 0;
-        r = leases_count_living(s->db, p->id, NULL, &living, s->err);
+        r = leases_count_living(db, p->id, NULL, &living, err);
         return r < 0 ? r : living > 0;
-}
-
-static int consider(void *ctx, const struct place *p)
-{
-        struct search *s = ctx;
-        struct acquisition *q = s->q;
-        int ours;
-
-        if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->kind->driver) ||
-            !kind_matches(q->kind, p->config, q->plan.config))
-                return 0;
-        ours = is_held_by_run(s, p);
-        if (ours < 0)
-                return ours;
-        if (!ours && !streq(p->state, PLACE_READY))
-                return 0;
-        q->place = *p;
-        q->claimed = true;
-        q->joined = ours;
-        return 0;
 }
 
 static int64_t busy_until(const struct acquisition *q)
@@ -94,16 +77,32 @@ static int64_t busy_until(const struct acquisition *q)
         return place_busy_until(q->rt) + q->plan.open_ms * US_PER_MS;
 }
 
-static int claim(struct db *db, void *arg, struct err *err)
+static int lease_claim(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
-        struct search s = { q, db, err };
-        int r;
+        struct place *places;
+        int n = places_of_environment(db, q->env->id, q->op->arena, &places, err);
 
         q->claimed = q->joined = false;
-        r = places_of_environment(db, q->env->id, q->op->arena, consider, &s, err);
-        if (r < 0 || !q->claimed || q->joined)
-                return r;
+        for (int i = 0; i < n; i++) {
+                const struct place *p = &places[i];
+                int ours;
+
+                if (!streq(p->policy, q->plan.policy) || !streq(p->driver, q->kind->driver) ||
+                    !kind_matches(q->kind, p->config, q->plan.config))
+                        continue;
+                ours = is_held_by_run(db, q, p, err);
+                if (ours < 0)
+                        return ours;
+                if (!ours && !streq(p->state, PLACE_READY))
+                        continue;
+                q->place = *p;
+                q->claimed = true;
+                q->joined = ours;
+                break;
+        }
+        if (n < 0 || !q->claimed || q->joined)
+                return n;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
         q->place.next_attempt_at = busy_until(q);
@@ -112,23 +111,7 @@ static int claim(struct db *db, void *arg, struct err *err)
 
 /* Opening a new one */
 
-static void describe_place(struct acquisition *q)
-{
-        q->place = (struct place){
-                .id = arena_strdup(q->op->arena, uuid_new().s),
-                .company_id = q->env->company_id,
-                .environment_id = q->env->id,
-                .driver = q->kind->driver,
-                .provider = q->plan.provider,
-                .config = q->plan.config,
-                .policy = q->plan.policy,
-                .has_world = q->plan.has_world,
-                .holder_run_id = q->req->run_id,
-                .request_key = q->req->idempotency_key,
-        };
-}
-
-static int intend(struct db *db, void *arg, struct err *err)
+static int lease_intend(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
         struct place other;
@@ -160,7 +143,7 @@ static int intend_once(struct acquisition *q, struct err *err)
                 int r;
 
                 FAULT("lease.intend.before");
-                r = store_write(q->op, q->rt->store, intend, q, err);
+                r = store_write(q->op, q->rt->store, lease_intend, q, err);
                 FAULT("lease.intend.after");
                 if (r != ERR_LOCKED)
                         return r;
@@ -172,44 +155,27 @@ static int intend_once(struct acquisition *q, struct err *err)
 
 /* The lease row */
 
-static json_t *build_metadata(const struct acquisition *q)
-{
-        json_t *m = json_object();
-
-        json_object_set_new(m, "driver", json_string(q->env->driver));
-        json_object_set_new(m, "executionWorkspaceMode",
-                            q->req->execution_workspace_mode
-                                    ? json_string(q->req->execution_workspace_mode)
-                                    : json_null());
-        if (q->kind->describe)
-                q->kind->describe(&q->place, &q->opened, q->claimed, m);
-        return m;
-}
-
-static int64_t soonest(int64_t a, int64_t b)
-{
-        if (a == 0 || b == 0)
-                return MAX(a, b);
-        return MIN(a, b);
-}
-
 /* An ad-hoc lease has no run whose end would end it, so it always has an expiry. */
-static int64_t expiry(const struct acquisition *q)
+static int64_t lease_expiry(const struct acquisition *q)
 {
-        int64_t ttl = q->req->ttl_ms;
+        int64_t ttl = q->req->ttl_ms, until;
 
         if (ttl == 0 && !q->req->run_id)
                 ttl = q->rt->settings.adhoc_ttl_ms;
-        return soonest(q->opened.expires_at, ttl ? clock_steady_us() + ttl * US_PER_MS : 0);
+        until = ttl ? clock_steady_us() + ttl * US_PER_MS : 0;
+        return until && q->opened.expires_at ? MIN(until, q->opened.expires_at)
+                                             : MAX(until, q->opened.expires_at);
 }
 
 static void build_lease(struct acquisition *q)
 {
-        json_t *document = build_metadata(q);
-        const char *metadata = json_to_arena(q->op->arena, document);
+        CLEAN(json_decrefp)
+        json_t *metadata = json_pack("{s:s, s:s?}", "driver", q->env->driver,
+                                     "executionWorkspaceMode", q->req->execution_workspace_mode);
         int64_t now = clock_now_us();
 
-        json_decref(document);
+        if (q->kind->describe)
+                q->kind->describe(&q->place, &q->opened, q->claimed, metadata);
         q->record->env = *q->env;
         q->record->lease = (struct lease){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
@@ -225,7 +191,7 @@ static void build_lease(struct acquisition *q)
                 .provider_lease_id = q->opened.id,
                 .acquired_at = now,
                 .last_used_at = now,
-                .metadata = metadata,
+                .metadata = json_to_arena(q->op->arena, metadata),
                 .idempotency_key = q->req->idempotency_key,
                 .created_at = now,
                 .updated_at = now,
@@ -273,11 +239,13 @@ static int check_ids(struct db *db, const struct acquisition *q, struct err *err
         return 0;
 }
 
-static int check_allowed(struct db *db, void *arg, struct err *err)
+static int check_allowed(const struct acquisition *q, struct err *err)
 {
-        const struct acquisition *q = arg;
-        int r = env_allowed(db, q->rt, q->op->arena, q->env, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(q->op, q->rt->store, &db, err);
 
+        if (r >= 0)
+                r = env_allowed(db, q->rt, q->op->arena, q->env, err);
         if (r >= 0)
                 r = host_use_check(q->rt, q->op->actor, q->env->driver, err);
         /* The daemon's own are its runs'. */
@@ -299,17 +267,16 @@ static int still_active(struct db *db, const struct acquisition *q, struct err *
 /* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
 static int still_joined(struct db *db, struct acquisition *q, struct err *err)
 {
-        struct search s = { q, db, err };
         struct place now;
         int r = places_get(db, q->place.id, q->op->arena, &now, err);
 
         if (r >= 0)
-                r = is_held_by_run(&s, &now);
+                r = is_held_by_run(db, q, &now, err);
         return r == 0 ? err_set(err, ERR_CONFLICT, "The lease that held the place ended meanwhile.")
                       : r;
 }
 
-static int bind(struct db *db, void *arg, struct err *err)
+static int lease_bind(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
         struct place place = q->place;
@@ -318,7 +285,7 @@ static int bind(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         /* Here and not before: the clock may be set, and all deadlines moved, in between. */
-        q->record->lease.expires_at = expiry(q);
+        q->record->lease.expires_at = lease_expiry(q);
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
         if (q->stocked) {
@@ -344,37 +311,12 @@ static int bind(struct db *db, void *arg, struct err *err)
 
 /* Undoing */
 
-struct place_move_request {
-        struct runtime *rt;
-        struct place *place;
-        const char *state;
-        const char *note;
-};
-
-static int move_place(struct db *db, void *arg, struct err *err)
-{
-        struct place_move_request *m = arg;
-
-        if (m->note)
-                m->place->note = m->note;
-        m->place->next_attempt_at = streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
-        return place_move(db, m->rt, m->place, m->state, err);
-}
-
-static int move_to(struct op *op, struct acquisition *q, const char *state, const char *note,
-                   struct err *err)
-{
-        struct place_move_request m = { q->rt, &q->place, state, note };
-
-        return store_write(op, q->rt->store, move_place, &m, err);
-}
-
 /* Close a place that exists although no lease came of it. When the sweeper was faster, because the
  * provider took longer than it may, it has closed what was there at that time; what came into being
  * since then has no row that leads to it and is closed here. */
 static void close_new(struct op *op, struct acquisition *q, const char *note)
 {
-        int r = move_to(op, q, PLACE_CLOSING, note, NULL);
+        int r = place_commit_move(op, q->rt, &q->place, PLACE_CLOSING, note, NULL);
 
         if (r >= 0)
                 (void)lease_finish_closing(op, q->rt, &q->place, NULL);
@@ -396,9 +338,9 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
 
         FAULT("lease.undo_open.before");
         if (!outcome_unknown(code))
-                (void)move_to(&shield, q, PLACE_GONE, note, NULL);
+                (void)place_commit_move(&shield, q->rt, &q->place, PLACE_GONE, note, NULL);
         else if (!kind_can_find(q->rt, &q->place))
-                (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
+                (void)place_commit_move(&shield, q->rt, &q->place, PLACE_UNCERTAIN, note, NULL);
         else
                 close_new(&shield, q, note);
         FAULT("lease.undo_open.after");
@@ -413,7 +355,8 @@ static void undo_bind(struct acquisition *q)
         FAULT("lease.undo_bind.before");
         if (q->joined || q->stocked)
                 ; /* the other lease keeps a joined place; a stocked one was not taken */
-        else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
+        else if (q->claimed &&
+                 place_commit_move(&shield, q->rt, &q->place, PLACE_HELD, NULL, NULL) >= 0)
                 (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
         else if (!q->claimed && q->plan.has_world)
                 close_new(&shield, q, "no lease came of it");
@@ -422,14 +365,14 @@ static void undo_bind(struct acquisition *q)
 
 /* The steps */
 
-static int reuse(struct acquisition *q, struct err *err)
+static int lease_reuse(struct acquisition *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         struct op shield;
         int r;
 
         FAULT("lease.claim.before");
-        r = store_write(q->op, q->rt->store, claim, q, err);
+        r = store_write(q->op, q->rt->store, lease_claim, q, err);
         FAULT("lease.claim.after");
         if (r < 0 || !q->claimed)
                 return r;
@@ -448,8 +391,8 @@ static int reuse(struct acquisition *q, struct err *err)
         shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         place_insist(&q->place);
         if (!q->joined && !q->has_stale &&
-            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >=
-                    0) {
+            place_commit_move(&shield, q->rt, &q->place, PLACE_CLOSING,
+                              arena_strdup(q->op->arena, failure.msg), NULL) >= 0) {
                 q->stale = q->place;
                 q->has_stale = true;
         }
@@ -463,7 +406,18 @@ static int open_new(struct acquisition *q, struct err *err)
         CLEAN(err_done) struct err failure = { 0 };
         int r;
 
-        describe_place(q);
+        q->place = (struct place){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->env->company_id,
+                .environment_id = q->env->id,
+                .driver = q->kind->driver,
+                .provider = q->plan.provider,
+                .config = q->plan.config,
+                .policy = q->plan.policy,
+                .has_world = q->plan.has_world,
+                .holder_run_id = q->req->run_id,
+                .request_key = q->req->idempotency_key,
+        };
         if (!q->plan.has_world)
                 return 0;
         r = reserve_check(err);
@@ -490,16 +444,14 @@ static int bind_lease(struct acquisition *q, struct err *err)
 
         build_lease(q);
         FAULT("lease.bind.before");
-        r = store_write(q->op, q->rt->store, bind, q, err);
+        r = store_write(q->op, q->rt->store, lease_bind, q, err);
         FAULT("lease.bind.after");
         if (r >= 0)
                 return 0;
         undo_bind(q);
         if (r == ERR_CONFLICT && q->req->idempotency_key) {
                 /* Another request with the same key was faster: its lease counts. */
-                int found = store_read(q->op, q->rt->store, find_existing, q, NULL);
-
-                if (found > 0) {
+                if (read_existing(q, NULL) > 0) {
                         err_clear(err);
                         return 0;
                 }
@@ -546,12 +498,12 @@ static int acquire_steps(struct acquisition *q, struct err *err)
         int r = 0;
 
         if (q->req->idempotency_key) {
-                r = store_read(q->op, q->rt->store, find_existing, q, err);
+                r = read_existing(q, err);
                 if (r != 0)
                         return r;
         }
         for (bool again = q->plan.reuse; again;) {
-                r = reuse(q, err);
+                r = lease_reuse(q, err);
                 if (r < 0)
                         return r;
                 if (!q->claimed)
@@ -575,18 +527,6 @@ static int acquire_steps(struct acquisition *q, struct err *err)
         return r != 0 ? r : bind_lease(q, err);
 }
 
-/* Last, because the caller need not wait for it: a crash before leaves `closing`, which the sweeper
- * takes up. */
-static void close_stale(struct acquisition *q)
-{
-        struct op shield;
-
-        if (!q->has_stale)
-                return;
-        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
-        (void)lease_finish_closing(&shield, q->rt, &q->stale, NULL);
-}
-
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
                   const struct lease_request *req, struct lease_record *ret, struct err *err)
 {
@@ -600,12 +540,18 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
         q.kind = kind_of_environment(rt, env);
         r = kind_required(q.kind, env->driver, err);
         if (r >= 0)
-                r = store_read(op, rt->store, check_allowed, &q, err);
+                r = check_allowed(&q, err);
         if (r >= 0)
                 r = q.kind->plan(op, rt, env, req, &q.plan, err);
         if (r >= 0)
                 r = acquire_steps(&q, err);
-        close_stale(&q);
+        if (q.has_stale) {
+                /* Last, because the caller need not wait for it: a crash before leaves `closing`,
+                 * which the sweeper takes up. */
+                struct op shield = op_shield(op, rt->settings.close_timeout_ms);
+
+                (void)lease_finish_closing(&shield, rt, &q.stale, NULL);
+        }
         if (r < 0) {
                 atomic_fetch_add(&rt->counters.acquire_failures, 1);
                 return r;

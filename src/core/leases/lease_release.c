@@ -93,25 +93,12 @@ static int end_lease(struct db *db, struct release *rel, bool retain, struct err
         return leases_end(db, rel->lease_id, rel->record->lease.status, &to, err);
 }
 
-static int load(struct db *db, struct release *rel, struct err *err)
-{
-        struct lease_record *record = rel->record;
-        int r = leases_get(db, rel->lease_id, rel->op->arena, &record->lease, err);
-
-        if (r >= 0)
-                r = environments_get(db, record->lease.environment_id, rel->op->arena, &record->env,
-                                     err);
-        if (r >= 0)
-                lease_record_fill(record, rel->op->arena);
-        return r;
-}
-
-static int begin(struct db *db, void *arg, struct err *err)
+static int lease_begin_release(struct db *db, void *arg, struct err *err)
 {
         struct release *rel = arg;
         struct lease_record *record = rel->record;
         bool retain;
-        int r = load(db, rel, err);
+        int r = lease_record_get(db, rel->lease_id, rel->op->arena, record, err);
 
         if (r < 0)
                 return r;
@@ -129,7 +116,7 @@ static int begin(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = end_lease(db, rel, retain, err);
         if (r >= 0)
-                r = load(db, rel, err);
+                r = lease_record_get(db, rel->lease_id, rel->op->arena, record, err);
         if (r >= 0)
                 r = audit_lease(db, rel->op, record->lease.company_id,
                                 record->lease.heartbeat_run_id, "environment.lease_released",
@@ -180,8 +167,8 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
  *
  * A conflict means that another operation took the place up (the sweeper, after we were slow): its
  * outcome counts, and nothing is wrong. */
-static int finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
-                  int provider_result, struct err *provider_err, struct err *err)
+static int record_finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
+                         int provider_result, struct err *provider_err, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         struct outcome o = { .rt = rt, .place = place, .to = to };
@@ -237,7 +224,15 @@ int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place,
                 r = kind->close(&closing, rt, place, &failure);
         }
         FAULT("lease.close.after");
-        return finish(op, rt, place, PLACE_GONE, r, &failure, err);
+        return record_finish(op, rt, place, PLACE_GONE, r, &failure, err);
+}
+
+int lease_close_place(struct op *op, struct runtime *rt, struct place *place, const char *note,
+                      struct err *err)
+{
+        int r = place_commit_move(op, rt, place, PLACE_CLOSING, note, err);
+
+        return r < 0 ? r : lease_finish_closing(op, rt, place, err);
 }
 
 int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err)
@@ -255,21 +250,17 @@ int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place,
                 r = kind->park(&parking, rt, place, &failure);
         }
         FAULT("lease.park.after");
-        return finish(op, rt, place, PLACE_READY, r, &failure, err);
-}
-
-static int reload(struct db *db, void *arg, struct err *err)
-{
-        return load(db, arg, err);
+        return record_finish(op, rt, place, PLACE_READY, r, &failure, err);
 }
 
 static int run_release(struct release *rel, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct op shield;
         int r;
 
         FAULT("lease.release.before");
-        r = store_write(rel->op, rel->rt->store, begin, rel, err);
+        r = store_write(rel->op, rel->rt->store, lease_begin_release, rel, err);
         FAULT("lease.release.after");
         if (r < 0 || rel->outcome == RELEASE_WAS_OVER)
                 return r;
@@ -287,7 +278,8 @@ static int run_release(struct release *rel, struct err *err)
                 (void)lease_finish_closing(&shield, rel->rt, &rel->place, NULL);
         /* The provider may have used that time up; the lease has ended all the same. */
         shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
-        return store_read(&shield, rel->rt->store, reload, rel, err);
+        r = store_read_begin(&shield, rel->rt->store, &db, err);
+        return r < 0 ? r : lease_record_get(db, rel->lease_id, rel->op->arena, rel->record, err);
 }
 
 int lease_release(struct op *op, struct runtime *rt, const char *lease_id, const char *status,
@@ -326,74 +318,46 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
 
 /* Releasing all of a run's leases */
 
-struct run_leases {
-        struct op *op;
-        const char **ids;
-        size_t n, cap;
-        const char *run_id;
-        struct db *db;
-        int refused; /* the code, when leases were left out because the actor may not */
-        struct err *err;
-};
-
 /* A caller can name any run when acquiring, so leases of one run may lie in several companies: the
- * rights are checked for each lease's own company. */
-static int collect(void *ctx, const struct lease *lease)
+ * rights are checked for each lease's own company. *ret has the leases that the actor may manage:
+ * how many. */
+static int read_leases_of_run(struct op *op, struct runtime *rt, const char *run_id,
+                              struct lease **ret, struct err *err)
 {
-        struct run_leases *list = ctx;
-        int r = access_manage_environments(list->db, list->op->actor, lease->company_id, list->err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int n, kept = 0, r = store_read_begin(op, rt->store, &db, err);
 
-        if (r == ERR_FORBIDDEN) {
-                list->refused = r;
-                return 0;
+        n = r < 0 ? r : leases_active_of_run(db, run_id, op->arena, ret, err);
+        for (int i = 0; i < n; i++) {
+                r = access_manage_environments(db, op->actor, (*ret)[i].company_id, err);
+                if (r >= 0)
+                        (*ret)[kept++] = (*ret)[i];
+                else if (r != ERR_FORBIDDEN)
+                        return r;
         }
-        if (r < 0)
-                return r;
-        if (list->n == list->cap) {
-                list->cap = list->cap ? 2 * list->cap : 8;
-                list->ids = xrealloc(list->ids, list->cap * sizeof(*list->ids));
-        }
-        list->ids[list->n++] = lease->id;
-        return 0;
-}
-
-static int collect_run(struct db *db, void *arg, struct err *err)
-{
-        struct run_leases *list = arg;
-        int r;
-
-        list->db = db;
-        list->err = err;
-        list->n = 0;
-        list->refused = 0;
-        r = leases_active_of_run(db, list->run_id, list->op->arena, collect, list, err);
-        if (r < 0)
-                return r;
-        if (list->n == 0 && list->refused)
-                return list->refused;
+        if (n < 0 || (n > 0 && kept == 0))
+                return n < 0 ? n : ERR_FORBIDDEN;
         err_clear(err);
-        return 0;
+        return kept;
 }
 
 int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
                       int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
                       struct err *err)
 {
-        struct run_leases list = { .op = op, .run_id = run_id };
-        int r = store_read(op, rt->store, collect_run, &list, err);
-        int failure = 0;
+        struct lease *leases;
+        int n = read_leases_of_run(op, rt, run_id, &leases, err), r = MIN(n, 0), failure = 0;
 
-        for (size_t i = 0; r >= 0 && i < list.n; i++) {
+        for (int i = 0; r >= 0 && i < n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
                 struct lease_record record;
 
-                if (lease_release(op, rt, list.ids[i], status, &record, &one) < 0) {
+                if (lease_release(op, rt, leases[i].id, status, &record, &one) < 0) {
                         failure = one.code;
                         err_move(err, &one);
                         continue;
                 }
                 r = fn(ctx, &record);
         }
-        free(list.ids);
         return r < 0 ? r : failure;
 }

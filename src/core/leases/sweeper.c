@@ -12,90 +12,34 @@
 /* Less is the usual correction of a clock, and too little to move deadlines for. */
 #define CLOCK_JUMP_US (10 * US_PER_S)
 
-/* What one pass found, copied out of its snapshot: the work is done afterwards, row by row. */
-struct findings {
+/* One pass: what it found is copied out of its snapshot, and the work is done afterwards, row by
+ * row. */
+struct pass {
         struct op *op;
         struct runtime *rt;
         const char *environment_id; /* NULL: all */
         struct sweep_list *list;    /* only look: where something is due; NULL: do it */
         int64_t now;
-        struct place *places;
-        size_t n_places;
-        struct due_lease {
-                const char *id, *status, *environment_id, *company_id;
-        } * leases;
-        size_t n_leases;
-        const char *status; /* for the leases being collected */
-        const struct place *dead;
+        struct sweep_result *res;
 };
 
-static bool is_meant(const struct findings *f, const char *environment_id)
+static bool is_meant(const struct pass *f, const char *environment_id)
 {
         return !f->environment_id ||
                streq(f->environment_id, environment_id ? environment_id : SWEEP_NOWHERE);
 }
 
 /* Note that something is due there. True: the pass only looks, so nothing more is to do. */
-static bool only_looks(struct findings *f, const char *environment_id, const char *company_id)
+static bool only_looks(const struct pass *f, const char *environment_id, const char *company_id)
 {
         if (f->list)
                 sweep_list_add(f->list, environment_id, company_id);
         return f->list != NULL;
 }
 
-static int add_lease(void *ctx, const struct lease *lease)
-{
-        struct findings *f = ctx;
-
-        if (!is_meant(f, lease->environment_id))
-                return 0;
-        f->leases = xrealloc(f->leases, (f->n_leases + 1) * sizeof(*f->leases));
-        f->leases[f->n_leases++] = (struct due_lease){ lease->id, f->status, lease->environment_id,
-                                                       lease->company_id };
-        return 0;
-}
-
-static int add_place(void *ctx, const struct place *place)
-{
-        struct findings *f = ctx;
-
-        if (!is_meant(f, place->environment_id))
-                return 0;
-        f->places = xrealloc(f->places, (f->n_places + 1) * sizeof(*f->places));
-        f->places[f->n_places++] = *place;
-        return 0;
-}
-
-static int look(struct db *db, void *arg, struct err *err)
-{
-        struct findings *f = arg;
-        int r;
-
-        f->status = LEASE_EXPIRED;
-        r = leases_expired(db, f->now, f->op->arena, add_lease, f, err);
-        f->status = LEASE_RELEASED;
-        if (r >= 0)
-                r = leases_of_ended_runs(db, false, f->op->arena, add_lease, f, err);
-        f->status = LEASE_FAILED;
-        if (r >= 0)
-                r = leases_of_ended_runs(db, true, f->op->arena, add_lease, f, err);
-        if (r >= 0 && f->environment_id && *f->environment_id)
-                r = places_of_environment(db, f->environment_id, f->op->arena, add_place, f, err);
-        else if (r >= 0)
-                r = places_living(db, NULL, f->op->arena, add_place, f, err);
-        return r;
-}
-
-static int leases_of_dead(struct db *db, void *arg, struct err *err)
-{
-        struct findings *f = arg;
-
-        return leases_living_of_place(db, f->dead->id, f->op->arena, add_lease, f, err);
-}
-
 /* No operation works on the place: its owner is an earlier instance of this node, or its window is
  * over. */
-static bool is_abandoned(const struct findings *f, const struct place *p)
+static bool is_abandoned(const struct pass *f, const struct place *p)
 {
         if (!place_is_ours(f->rt, p))
                 return streq(p->owner_node, f->rt->node.id.s);
@@ -104,45 +48,29 @@ static bool is_abandoned(const struct findings *f, const struct place *p)
 
 /* Moves, each re-reading what it depends on */
 
-struct step {
-        struct findings *f;
-        const struct op *op; /* the work that follows */
+struct unused {
+        struct runtime *rt;
         struct place *place;
         const char *to;
-        const char *note;
-        bool still_true; /* out: the condition held */
+        bool is_unused; /* out */
 };
 
-/* To another state, whatever happened around it. */
-static int move(struct db *db, void *arg, struct err *err)
-{
-        struct step *s = arg;
-
-        if (s->note)
-                s->place->note = s->note;
-        if (streq(s->to, PLACE_CLOSING))
-                s->place->next_attempt_at = place_closing_until(s->f->rt);
-        return place_move(db, s->f->rt, s->place, s->to, err);
-}
-
 /* A held place with a living lease is in use; checked in the same transaction as the move. */
-static int take_unused(struct db *db, void *arg, struct err *err)
+static int sweep_take_unused(struct db *db, void *arg, struct err *err)
 {
-        struct step *s = arg;
+        struct unused *u = arg;
         int64_t living;
-        int r = leases_count_living(db, s->place->id, NULL, &living, err);
+        int r = leases_count_living(db, u->place->id, NULL, &living, err);
 
-        if (r < 0)
+        u->is_unused = r >= 0 && living == 0;
+        if (!u->is_unused)
                 return r;
-        s->still_true = living == 0;
-        if (!s->still_true)
-                return 0;
-        s->place->next_attempt_at = place_closing_until(s->f->rt);
-        return place_move(db, s->f->rt, s->place, s->to, err);
+        u->place->next_attempt_at = place_closing_until(u->rt);
+        return place_move(db, u->rt, u->place, u->to, err);
 }
 
 /* The time that one place may take. A stop of the daemon ends it as well. */
-static struct op limited_op(const struct findings *f)
+static struct op limited_op(const struct pass *f)
 {
         struct op limited = *f->op;
 
@@ -152,15 +80,13 @@ static struct op limited_op(const struct findings *f)
 }
 
 /* A lost race means that another operation made progress. */
-static int try_move(struct findings *f, const struct op *op, struct place *place, const char *to,
-                    const char *note)
+static int sweep_move(const struct pass *f, struct place *place, const char *to, const char *note)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct step s = { .f = f, .op = op, .place = place, .to = to, .note = note };
         int r;
 
         FAULT("sweep.move.before");
-        r = store_write(f->op, f->rt->store, move, &s, &err);
+        r = place_commit_move(f->op, f->rt, place, to, note, &err);
         FAULT("sweep.move.after");
         if (r < 0 && r != ERR_CONFLICT)
                 log_warn("could not take up a place", LOG_S("place", place->id),
@@ -168,218 +94,223 @@ static int try_move(struct findings *f, const struct op *op, struct place *place
         return r;
 }
 
-static void close_place(struct findings *f, struct place *place, const char *note,
-                        struct sweep_result *res)
+static void close_place(const struct pass *f, struct place *place, const char *note)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct op limited = limited_op(f);
 
         if (only_looks(f, place->environment_id, place->company_id))
                 return;
-        if (try_move(f, &limited, place, PLACE_CLOSING, note) < 0)
+        if (sweep_move(f, place, PLACE_CLOSING, note) < 0)
                 return;
         if (lease_finish_closing(&limited, f->rt, place, &err) >= 0) {
-                res->closed++;
+                f->res->closed++;
                 return;
         }
-        res->failed++;
+        f->res->failed++;
         log_warn("a place could not be closed; it will be tried again", LOG_S("place", place->id),
                  LOG_S("driver", place->driver), LOG_I("attempts", place->attempts),
                  LOG_S("error", err.msg));
 }
 
+static void end_lease(const struct pass *f, const struct lease *lease, const char *status)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct lease_record record;
+
+        if (only_looks(f, lease->environment_id, lease->company_id))
+                return;
+        if (lease_release(f->op, f->rt, lease->id, status, &record, &err) < 0) {
+                log_warn("could not end a lease", LOG_S("lease", lease->id),
+                         LOG_S("error", err.msg));
+                f->res->failed++;
+        } else if (streq(status, LEASE_EXPIRED)) {
+                f->res->expired++;
+                atomic_fetch_add(&f->rt->counters.leases_expired, 1);
+        } else {
+                f->res->released++;
+        }
+}
+
 /* By state */
 
-static void heal_intended(struct findings *f, struct place *place, struct sweep_result *res)
+static void heal_intended(const struct pass *f, struct place *place)
 {
         if (!is_abandoned(f, place))
                 return;
         if (kind_can_find(f->rt, place))
-                close_place(f, place, "left behind while it was opened", res);
+                close_place(f, place, "left behind while it was opened");
         else if (!only_looks(f, place->environment_id, place->company_id))
-                (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
-                               "left behind while the provider was asked to open it");
-}
-
-static void end_lease(struct findings *f, const struct due_lease *due, struct sweep_result *res)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        struct lease_record record;
-        int r;
-
-        if (only_looks(f, due->environment_id, due->company_id))
-                return;
-        r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
-        if (r < 0) {
-                log_warn("could not end a lease", LOG_S("lease", due->id), LOG_S("error", err.msg));
-                res->failed++;
-        } else if (streq(due->status, LEASE_EXPIRED)) {
-                res->expired++;
-                atomic_fetch_add(&f->rt->counters.leases_expired, 1);
-        } else {
-                res->released++;
-        }
+                (void)sweep_move(f, place, PLACE_UNCERTAIN,
+                                 "left behind while the provider was asked to open it");
 }
 
 /* The place of these leases is gone. Only for a place at rest: work under way belongs to its
  * operation. */
-static void end_leases_of_dead(struct findings *f, struct place *place, struct sweep_result *res)
+static void end_leases_of_dead(const struct pass *f, struct place *place)
 {
-        size_t first = f->n_leases;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct lease *leases;
+        int n;
 
         if (place->next_attempt_at || !streq(place->owner_node, f->rt->node.id.s) ||
             !kind_is_dead(f->rt, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
-        f->status = LEASE_FAILED;
-        f->dead = place;
-        if (store_read(f->op, f->rt->store, leases_of_dead, f, NULL) < 0)
-                return;
-        for (size_t i = first; i < f->n_leases; i++)
-                end_lease(f, &f->leases[i], res);
-        f->n_leases = first;
+        n = store_read_begin(f->op, f->rt->store, &db, NULL);
+        if (n >= 0)
+                n = leases_living_of_place(db, place->id, f->op->arena, &leases, NULL);
+        store_read_end(&db);
+        for (int i = 0; i < n; i++)
+                end_lease(f, &leases[i], LEASE_FAILED);
 }
 
-static void heal_held(struct findings *f, struct place *place, struct sweep_result *res)
+static void heal_held(const struct pass *f, struct place *place)
 {
         CLEAN(err_done) struct err err = { 0 };
         bool reusable = streq(place->policy, POLICY_REUSE_ENVIRONMENT);
         struct op limited = limited_op(f);
-        struct step s = {
-                .f = f,
-                .op = &limited,
-                .place = place,
-                .to = reusable ? PLACE_HELD : PLACE_CLOSING,
-        };
+        struct unused u = { f->rt, place, reusable ? PLACE_HELD : PLACE_CLOSING, false };
         int r;
 
-        end_leases_of_dead(f, place, res);
+        end_leases_of_dead(f, place);
         if (!is_abandoned(f, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         FAULT("sweep.unused.before");
-        r = store_write(f->op, f->rt->store, take_unused, &s, &err);
+        r = store_write(f->op, f->rt->store, sweep_take_unused, &u, &err);
         FAULT("sweep.unused.after");
-        if (r < 0 || !s.still_true)
+        if (r < 0 || !u.is_unused)
                 return;
         r = reusable ? lease_finish_parking(&limited, f->rt, place, &err)
                      : lease_finish_closing(&limited, f->rt, place, &err);
         if (r < 0)
-                res->failed++;
+                f->res->failed++;
         else if (reusable)
-                res->parked++;
+                f->res->parked++;
         else
-                res->closed++;
+                f->res->closed++;
 }
 
-static void heal_closing(struct findings *f, struct place *place, struct sweep_result *res)
+static void heal_closing(const struct pass *f, struct place *place)
 {
         bool due = place->next_attempt_at <= f->now;
 
         if (due && workspace_is_busy(f->op, f->rt, place->id))
                 return; /* its changes are being saved, which may take long */
         if (due || (!place_is_ours(f->rt, place) && is_abandoned(f, place)))
-                close_place(f, place, NULL, res);
+                close_place(f, place, NULL);
 }
 
 /* An uncertain place that its kind can find by our tag is settled by closing it: closing what is
  * not there succeeds. */
-static void heal_uncertain(struct findings *f, struct place *place, struct sweep_result *res)
+static void heal_uncertain(const struct pass *f, struct place *place)
 {
         if (kind_can_find(f->rt, place) && place->next_attempt_at <= f->now)
-                close_place(f, place, NULL, res);
+                close_place(f, place, NULL);
 }
-
-struct wanted {
-        struct findings *f;
-        const struct place *place;
-        bool yes;
-};
 
 /* Whether the environment is still there, active, and would still take this place. */
-static int ask_wanted(struct db *db, void *arg, struct err *err)
+static int is_wanted(const struct pass *f, const struct place *place, bool *ret)
 {
-        struct wanted *q = arg;
-        const struct kind *kind = kind_of_place(q->f->rt, q->place);
+        CLEAN(store_read_end) struct db *db = NULL;
+        const struct kind *kind = kind_of_place(f->rt, place);
         struct environment env;
-        int r = environments_get(db, q->place->environment_id, q->f->op->arena, &env, err);
+        int r = store_read_begin(f->op, f->rt->store, &db, NULL);
 
-        if (r >= 0 && streq(q->place->policy, POLICY_STOCK)) {
-                r = stock_is_wanted(db, q->f->rt, &env, q->place, q->f->op->arena, &q->yes, err);
-                q->yes = q->yes && kind_matches(kind, q->place->config, env.config) &&
-                         streq(env.status, "active");
+        *ret = false;
+        if (r < 0)
                 return r;
-        }
-        q->yes = r >= 0 && kind && streq(env.status, "active") &&
-                 streq(env.driver, q->place->driver) &&
-                 kind_matches(kind, q->place->config, env.config);
-        return r == ERR_NOT_FOUND ? 0 : r;
+        r = environments_get(db, place->environment_id, f->op->arena, &env, NULL);
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? 0 : r;
+        if (streq(place->policy, POLICY_STOCK))
+                r = stock_is_wanted(db, f->rt, &env, place, f->op->arena, ret, NULL);
+        else
+                *ret = kind && streq(env.driver, place->driver);
+        *ret = *ret && streq(env.status, "active") && kind_matches(kind, place->config, env.config);
+        return r;
 }
 
-static void heal_ready(struct findings *f, struct place *place, struct sweep_result *res)
+static void heal_ready(const struct pass *f, struct place *place)
 {
-        struct wanted q = { .f = f, .place = place, .yes = true };
-        bool over = place->deadline_at && place->deadline_at <= f->now;
+        bool over = place->deadline_at && place->deadline_at <= f->now, wanted;
 
-        if (kind_is_dead(f->rt, place)) {
-                close_place(f, place, "it ended by itself", res);
-                return;
-        }
-        if (!over && store_read(f->op, f->rt->store, ask_wanted, &q, NULL) < 0)
-                return;
-        if (over || !q.yes)
-                close_place(f, place, over ? "idle for too long" : "no longer wanted", res);
+        if (kind_is_dead(f->rt, place))
+                close_place(f, place, "it ended by itself");
+        else if (over)
+                close_place(f, place, "idle for too long");
+        else if (is_wanted(f, place, &wanted) >= 0 && !wanted)
+                close_place(f, place, "no longer wanted");
 }
 
-static void heal_place(struct findings *f, struct place *place, struct sweep_result *res)
-{
-        if (place_is_foreign(f->rt, place))
-                return;
-        if (streq(place->state, PLACE_INTENDED))
-                heal_intended(f, place, res);
-        else if (streq(place->state, PLACE_HELD))
-                heal_held(f, place, res);
-        else if (streq(place->state, PLACE_CLOSING))
-                heal_closing(f, place, res);
-        else if (streq(place->state, PLACE_UNCERTAIN))
-                heal_uncertain(f, place, res);
-        else if (streq(place->state, PLACE_READY))
-                heal_ready(f, place, res);
-}
+static const struct {
+        const char *state;
+        void (*heal)(const struct pass *f, struct place *place);
+} heal_by_state[] = {
+        { PLACE_INTENDED, heal_intended }, { PLACE_HELD, heal_held },
+        { PLACE_CLOSING, heal_closing },   { PLACE_UNCERTAIN, heal_uncertain },
+        { PLACE_READY, heal_ready },
+};
 
-static int sweep_findings(struct findings *f, struct sweep_result *res, struct err *err)
+/* Leases first, then places; each kind of lease that is due ends with a status of its own. */
+static int sweep_pass(struct pass *f, struct err *err)
 {
-        int r;
+        static const char *const statuses[] = { LEASE_EXPIRED, LEASE_RELEASED, LEASE_FAILED };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct lease *due[ARRAY_LEN(statuses)] = { NULL };
+        struct place *places = NULL;
+        int n_due[ARRAY_LEN(statuses)] = { 0 }, n_places = 0, r;
+        struct arena *a = f->op->arena;
+        bool is_one = f->environment_id && *f->environment_id;
 
         f->now = clock_steady_us();
-        r = store_read(f->op, f->rt->store, look, f, err);
-        for (size_t i = 0; r >= 0 && i < f->n_leases; i++) {
-                end_lease(f, &f->leases[i], res);
+        r = store_read_begin(f->op, f->rt->store, &db, err);
+        if (r >= 0)
+                r = n_due[0] = leases_expired(db, f->now, a, &due[0], err);
+        if (r >= 0)
+                r = n_due[1] = leases_of_ended_runs(db, false, a, &due[1], err);
+        if (r >= 0)
+                r = n_due[2] = leases_of_ended_runs(db, true, a, &due[2], err);
+        if (r >= 0)
+                r = n_places = places_of_environment(db, is_one ? f->environment_id : NULL, a,
+                                                     &places, err);
+        store_read_end(&db);
+        for (size_t k = 0; k < ARRAY_LEN(statuses); k++)
+                for (int i = 0; r >= 0 && i < n_due[k]; i++) {
+                        if (!is_meant(f, due[k][i].environment_id))
+                                continue;
+                        end_lease(f, &due[k][i], statuses[k]);
+                        r = op_check(f->op, err);
+                }
+        for (int i = 0; r >= 0 && i < n_places; i++) {
+                if (!is_meant(f, places[i].environment_id))
+                        continue;
+                for (size_t k = 0; k < ARRAY_LEN(heal_by_state); k++)
+                        if (streq(places[i].state, heal_by_state[k].state) &&
+                            !place_is_foreign(f->rt, &places[i])) {
+                                heal_by_state[k].heal(f, &places[i]);
+                                break; /* its state is another one now */
+                        }
                 r = op_check(f->op, err);
         }
-        for (size_t i = 0; r >= 0 && i < f->n_places; i++) {
-                heal_place(f, &f->places[i], res);
-                r = op_check(f->op, err);
-        }
-        free(f->leases);
-        free(f->places);
-        return r;
+        return MIN(r, 0);
 }
 
 int sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list, struct err *err)
 {
-        struct findings f = { .op = op, .rt = rt, .list = list };
         struct sweep_result nothing = { 0 };
+        struct pass f = { .op = op, .rt = rt, .list = list, .res = &nothing };
 
-        return sweep_findings(&f, &nothing, err);
+        return sweep_pass(&f, err);
 }
 
 int sweep(struct op *op, struct runtime *rt, const char *environment_id, struct sweep_result *ret,
           struct err *err)
 {
-        struct findings f = { .op = op, .rt = rt, .environment_id = environment_id };
+        struct pass f = { .op = op, .rt = rt, .environment_id = environment_id, .res = ret };
 
         *ret = (struct sweep_result){ 0 };
-        return sweep_findings(&f, ret, err);
+        return sweep_pass(&f, err);
 }
 
 struct jump {
@@ -389,7 +320,7 @@ struct jump {
 
 /* Our clock moves in the same transaction as the rows, so that a deadline is written before both or
  * after both. */
-static int shift(struct db *db, void *arg, struct err *err)
+static int sweep_shift_times(struct db *db, void *arg, struct err *err)
 {
         struct jump *j = arg;
         int r = leases_shift_expiry(db, j->delta_us, err);
@@ -413,7 +344,7 @@ int sweep_follow_clock(struct op *op, struct runtime *rt, int64_t *ret_jump_us, 
                 clock_steady_add(j.delta_us);
                 return 0;
         }
-        r = store_write(op, rt->store, shift, &j, err);
+        r = store_write(op, rt->store, sweep_shift_times, &j, err);
         if (r >= 0)
                 *ret_jump_us = j.delta_us;
         else if (j.followed)

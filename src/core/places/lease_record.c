@@ -69,26 +69,14 @@ int lease_record_get(struct db *db, const char *lease_id, struct arena *arena,
         return r;
 }
 
-struct record_request {
-        struct op *op;
-        const char *id;
-        struct lease_record *record;
-};
-
-static int get_record(struct db *db, void *arg, struct err *err)
-{
-        struct record_request *q = arg;
-
-        return lease_record_get(db, q->id, q->op->arena, q->record, err);
-}
-
 int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
                struct err *err)
 {
-        struct record_request q = { op, lease_id, ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         *ret = (struct lease_record){ 0 };
-        return store_read(op, rt->store, get_record, &q, err);
+        return r < 0 ? r : lease_record_get(db, lease_id, op->arena, ret, err);
 }
 
 int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "core/kinds/kind.h"
 
-static void sign(const struct runtime *rt, struct place *place)
+static void place_sign(const struct runtime *rt, struct place *place)
 {
         place->owner_node = rt->node.id.s;
         place->owner_boot = rt->node.boot_id;
@@ -18,7 +18,7 @@ int place_create(struct db *db, const struct runtime *rt, struct place *place, c
 
         if (r < 0)
                 return r;
-        sign(rt, place);
+        place_sign(rt, place);
         place->state = state;
         place->epoch = 1;
         place->created_at = place->updated_at = clock_now_us();
@@ -41,7 +41,7 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
                                "may be using it; nothing was done. `berth leaks` says what can "
                                "be done.",
                                place->owner_node);
-        sign(rt, &to);
+        place_sign(rt, &to);
         to.state = state;
         to.epoch = place->epoch + 1;
         to.updated_at = clock_now_us();
@@ -59,6 +59,31 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
         }
         *place = to;
         return 0;
+}
+
+struct move_request {
+        struct runtime *rt;
+        struct place *place;
+        const char *state, *note;
+};
+
+static int place_move_noted(struct db *db, void *arg, struct err *err)
+{
+        struct move_request *m = arg;
+        bool is_over = streq(m->state, PLACE_GONE) || streq(m->state, PLACE_READY);
+
+        if (m->note)
+                m->place->note = m->note;
+        m->place->next_attempt_at = is_over ? 0 : place_closing_until(m->rt);
+        return place_move(db, m->rt, m->place, m->state, err);
+}
+
+int place_commit_move(const struct op *op, struct runtime *rt, struct place *place,
+                      const char *state, const char *note, struct err *err)
+{
+        struct move_request m = { rt, place, state, note };
+
+        return store_write(op, rt->store, place_move_noted, &m, err);
 }
 
 bool place_is_foreign(const struct runtime *rt, const struct place *place)
@@ -96,23 +121,11 @@ int64_t place_retry_pause(int64_t attempts)
         return MIN(pause, 300 * US_PER_S);
 }
 
-struct place_request {
-        struct op *op;
-        const char *id;
-        struct place *ret;
-};
-
-static int place_read(struct db *db, void *arg, struct err *err)
-{
-        struct place_request *q = arg;
-
-        return places_get(db, q->id, q->op->arena, q->ret, err);
-}
-
 int place_load(struct op *op, struct runtime *rt, const char *id, struct place *ret,
                struct err *err)
 {
-        struct place_request q = { op, id, ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, place_read, &q, err);
+        return r < 0 ? r : places_get(db, id, op->arena, ret, err);
 }

@@ -28,6 +28,11 @@ int place_create(struct db *db, const struct runtime *rt, struct place *place, c
 int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,
                struct err *err);
 
+/* Operation: the same in a transaction of its own. `note` NULL: the old one stays. The sweeper
+ * leaves it alone until place_closing_until(), unless nothing follows (`ready`, `gone`). */
+int place_commit_move(const struct op *op, struct runtime *rt, struct place *place,
+                      const char *state, const char *note, struct err *err);
+
 /* Whether the place belongs to another node: the record is a copy, and the instance that it was
  * copied from may still run (store/home.h). */
 bool place_is_foreign(const struct runtime *rt, const struct place *place);

@@ -144,59 +144,41 @@ static bool is_plain(const struct place *place)
 
 #define LIST_MS 10000 /* for all hosts together */
 
-struct ssh_environments {
-        struct op *op;
-        struct place *hosts; /* as a place there would be */
-        size_t n;
-};
-
-static int add_environment(void *ctx, const struct environment *env)
-{
-        struct ssh_environments *s = ctx;
-        json_t *config = NULL, *own;
-
-        if (kind_config(s->op, &kind_ssh, env, &config, NULL) < 0)
-                return 0; /* nothing could have been made there */
-        own = json_pack("{s:O}", "ssh", config);
-        s->hosts = xrealloc(s->hosts, (s->n + 1) * sizeof(*s->hosts));
-        s->hosts[s->n++] = (struct place){
-                .driver = "ssh",
-                .company_id = arena_strdup(s->op->arena, env->company_id),
-                .environment_id = arena_strdup(s->op->arena, env->id),
-                .config = json_to_arena(s->op->arena, own),
-        };
-        json_decref(own);
-        return 0;
-}
-
-static int read_environments(struct db *db, void *arg, struct err *err)
-{
-        struct ssh_environments *s = arg;
-
-        s->n = 0;
-        return environments_of_driver(db, "ssh", "active", s->op->arena, add_environment, s, err);
-}
-
 /* A host that does not answer must not hide what the others have: they are asked all the same, and
  * the first error is reported. */
 static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
 {
-        struct ssh_environments s = { .op = op };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct environment *list = NULL;
         struct op limited = *op;
-        int r = rt->ssh ? store_read(op, rt->store, read_environments, &s, err) : 0;
+        int n = 0, r = 0;
 
+        if (rt->ssh)
+                n = store_read_begin(op, rt->store, &db, err);
+        if (db)
+                n = environments_of_driver(db, "ssh", "active", op->arena, &list, err);
+        store_read_end(&db);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + LIST_MS);
-        for (size_t i = 0; i < s.n && op_check(op, NULL) >= 0; i++) {
+        for (int i = 0; i < n && op_check(op, NULL) >= 0; i++) {
                 CLEAN(err_done) struct err one = { 0 };
-                int code = ssh_hosts_list(&limited, rt, &s.hosts[i], fn, ctx, &one);
+                CLEAN(json_decrefp) json_t *own = NULL;
+                struct place host = { .driver = "ssh", /* as a place there would be */
+                                      .company_id = list[i].company_id,
+                                      .environment_id = list[i].id };
+                json_t *config;
+                int code;
 
+                if (kind_config(op, &kind_ssh, &list[i], &config, NULL) < 0)
+                        continue; /* nothing could have been made there */
+                own = json_pack("{s:O}", "ssh", config);
+                host.config = json_to_arena(op->arena, own);
+                code = ssh_hosts_list(&limited, rt, &host, fn, ctx, &one);
                 if (code < 0 && r >= 0) {
                         r = code;
                         err_move(err, &one);
                 }
         }
-        free(s.hosts);
-        return r;
+        return n < 0 ? n : r;
 }
 
 /* Opening makes nothing that belongs to the place, so one that was never opened has nothing on the
