@@ -141,7 +141,7 @@ static int check_acquire(struct call *c, struct lease_request *req, struct err *
         return check_end(&k, err);
 }
 
-static int acquire(struct call *c, struct err *err)
+static int acquire_lease(struct call *c, struct err *err)
 {
         struct lease_request req = { 0 };
         struct lease_record record;
@@ -159,7 +159,7 @@ static int acquire(struct call *c, struct err *err)
         return answer_record(c, r, &record);
 }
 
-static int renew(struct call *c, struct err *err)
+static int renew_lease(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
@@ -189,7 +189,7 @@ static int check_status(struct call *c, const char **ret, struct err *err)
         return check_end(&k, err);
 }
 
-static int release(struct call *c, struct err *err)
+static int release_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
         const char *status;
@@ -202,7 +202,7 @@ static int release(struct call *c, struct err *err)
         return answer_record(c, r, &record);
 }
 
-static int destroy(struct call *c, struct err *err)
+static int destroy_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
         int r = call_lease(c, LEASE_KEEP, &record, err);
@@ -212,28 +212,40 @@ static int destroy(struct call *c, struct err *err)
         return answer_record(c, r, &record);
 }
 
+static int answer_document(struct call *c, int r, const json_t *document)
+{
+        if (r >= 0)
+                json_put(&c->out, document);
+        return r;
+}
+
+static int set_paused(struct call *c, bool paused, struct err *err)
+{
+        struct lease_record record;
+        json_t *answer = NULL;
+        int r = call_lease(c, LEASE_USE, &record, err);
+
+        if (r >= 0)
+                r = lease_set_paused(c->op, c->rt, c->params[0], paused, &answer, err);
+        return answer_document(c, r, answer);
+}
+
 static int pause_lease(struct call *c, struct err *err)
 {
-        struct lease_record record;
-        int r = call_lease(c, LEASE_USE, &record, err);
-
-        return r < 0 ? r : lease_pause(c->op, c->rt, c->params[0], &c->out, err);
+        return set_paused(c, true, err);
 }
 
-static int resume(struct call *c, struct err *err)
+static int resume_lease(struct call *c, struct err *err)
 {
-        struct lease_record record;
-        int r = call_lease(c, LEASE_USE, &record, err);
-
-        return r < 0 ? r : lease_resume(c->op, c->rt, c->params[0], &c->out, err);
+        return set_paused(c, false, err);
 }
 
-static int realize(struct call *c, struct err *err)
+static int realize_workspace(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct check n;
         struct lease_record record;
-        json_t *workspace;
+        json_t *workspace, *answer = NULL;
         const char *local;
         int r = call_lease(c, LEASE_USE, &record, err);
 
@@ -251,7 +263,9 @@ static int realize(struct call *c, struct err *err)
         r = check_end(&k, err);
         if (r >= 0 && local)
                 r = workspace_root_check(c->rt, record.env.company_id, local, err);
-        return r < 0 ? r : lease_realize(c->op, c->rt, c->params[0], workspace, &c->out, err);
+        if (r >= 0)
+                r = lease_realize(c->op, c->rt, c->params[0], workspace, &answer, err);
+        return answer_document(c, r, answer);
 }
 
 /* All leases of a run. */
@@ -285,19 +299,20 @@ static int release_run(struct call *c, struct err *err)
 const struct route routes_leases[] = {
         { "GET", "/api/companies/:id/environment-leases", .fn = list_company },
         { "GET", "/api/environments/:id/leases", .fn = list_leases },
-        { "POST", "/api/environments/:id/leases", .fn = acquire,
+        { "POST", "/api/environments/:id/leases", .fn = acquire_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "GET", "/api/environment-leases/:id", .fn = get_lease },
-        { "POST", "/api/environment-leases/:id/renew", .fn = renew, .flags = ROUTE_WHEN_FULL },
-        { "POST", "/api/environment-leases/:id/release", .fn = release,
+        { "POST", "/api/environment-leases/:id/renew", .fn = renew_lease,
+          .flags = ROUTE_WHEN_FULL },
+        { "POST", "/api/environment-leases/:id/release", .fn = release_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
         { "POST", "/api/environment-leases/:id/pause", .fn = pause_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/environment-leases/:id/resume", .fn = resume,
+        { "POST", "/api/environment-leases/:id/resume", .fn = resume_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/environment-leases/:id/destroy", .fn = destroy,
+        { "POST", "/api/environment-leases/:id/destroy", .fn = destroy_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
-        { "POST", "/api/environment-leases/:id/realize-workspace", .fn = realize,
+        { "POST", "/api/environment-leases/:id/realize-workspace", .fn = realize_workspace,
           .flags = ROUTE_WAITS },
         { "POST", "/api/heartbeat-runs/:id/release-leases", .fn = release_run,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },

@@ -298,6 +298,24 @@ const char *json_to_arena(struct arena *arena, const json_t *v)
         return arena_strdup(arena, text);
 }
 
+static void json_release(void *v)
+{
+        json_decref(v);
+}
+
+json_t *json_keep(struct arena *arena, json_t *take_value)
+{
+        arena_defer(arena, json_release, take_value);
+        return take_value;
+}
+
+json_t *json_from_text(struct arena *arena, const char *text)
+{
+        json_t *v = NULL;
+
+        return text && json_parse(text, strlen(text), &v, NULL) >= 0 ? json_keep(arena, v) : NULL;
+}
+
 json_t *json_string_or_null(const char *s)
 {
         return s ? json_string(s) : json_null();

@@ -36,6 +36,10 @@ char *json_to_text(const json_t *v);
 
 /* The same in an arena. */
 const char *json_to_arena(struct arena *arena, const json_t *v);
+/* The other way round: the arena keeps the value, and it is returned (NULL gives NULL); and the
+ * value of a text, NULL when the text is NULL or no JSON. */
+json_t *json_keep(struct arena *arena, json_t *take_value);
+json_t *json_from_text(struct arena *arena, const char *text);
 /* A string, or null for NULL. A new reference. */
 json_t *json_string_or_null(const char *s);
 

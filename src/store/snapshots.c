@@ -66,11 +66,11 @@ int snapshots_list(struct db *db, const char *company_id, int64_t before_us, con
                         arena, fn, ctx, err);
 }
 
-int snapshots_open(struct db *db, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err)
+int snapshots_open(struct db *db, struct arena *arena, struct snapshot **ret, struct err *err)
 {
-        return ROW_EACH(db, &snapshot_table,
-                        "SELECT * FROM snapshots WHERE state <> 'ready' ORDER BY id", DB_NO_ARGS,
-                        arena, fn, ctx, err);
+        return row_all(db, &snapshot_table,
+                       "SELECT * FROM snapshots WHERE state <> 'ready' ORDER BY id", DB_NO_ARGS,
+                       arena, ret, err);
 }
 
 int snapshots_count_users(struct db *db, const char *id, int64_t *ret, struct err *err)

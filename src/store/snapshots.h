@@ -39,7 +39,7 @@ int snapshots_delete(struct db *db, const char *id, const char *state, struct er
 int snapshots_list(struct db *db, const char *company_id, int64_t before_us, const char *before_id,
                    int64_t limit, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err);
 /* Those that are being made or deleted. */
-int snapshots_open(struct db *db, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err);
+int snapshots_open(struct db *db, struct arena *arena, struct snapshot **ret, struct err *err);
 /* How many living places and other snapshots stand on it. */
 int snapshots_count_users(struct db *db, const char *id, int64_t *ret, struct err *err);
 

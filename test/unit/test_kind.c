@@ -161,8 +161,9 @@ static void test_a_new_kind_takes_work(void **state)
 static void test_a_new_kind_is_leased(void **state)
 {
         struct secret_world *w = *state;
-        CLEAN(buf_done) struct buf answer = BUF_INIT;
         CLEAN(buf_done) struct buf leaks = BUF_INIT;
+        json_t *answer;
+        const char *text;
         struct environment env = make_attic(w);
         struct lease_request request = { .ttl_ms = 60000 };
         struct lease_record record;
@@ -172,9 +173,11 @@ static void test_a_new_kind_is_leased(void **state)
         assert_string_equal(attic.box, record.lease.place_id);
         assert_int_equal(attic.claims, 1);
         assert_done(lease_realize(w->op, w->rt, record.lease.id, workspace, &answer, err));
-        assert_non_null(strstr(buf_str(&answer), "\"transport\":\"attic\""));
-        assert_non_null(strstr(buf_str(&answer), "Attic workspace realized at /attic."));
-        assert_refused(lease_pause(w->op, w->rt, record.lease.id, &answer, err), ERR_UNPROCESSABLE,
+        text = json_to_arena(w->op->arena, answer);
+        assert_non_null(strstr(text, "\"transport\":\"attic\""));
+        assert_non_null(strstr(text, "Attic workspace realized at /attic."));
+        assert_refused(lease_set_paused(w->op, w->rt, record.lease.id, true, &answer, err),
+                       ERR_UNPROCESSABLE,
                        "Environment driver \"attic\" does not support lease pause.");
         assert_done(lease_release(w->op, w->rt, record.lease.id, LEASE_RELEASED, &record, err));
         assert_string_equal(record.lease.cleanup_status, "success");

@@ -233,14 +233,16 @@ static void test_plugin_and_unknown(void **state)
 
 static void test_answer(void **state)
 {
-        CLEAN(buf_done) struct buf b = BUF_INIT;
-        json_t *made = parse("{\"version\":1}");
+        struct arena arena;
+        struct op op = { .arena = &arena };
 
         (void)state;
-        realization_answer(&b, "/w", made);
-        assert_string_equal(buf_str(&b), "{\"cwd\":\"/w\",\"metadata\":{\"workspaceRealization\":"
-                                         "{\"version\":1}}}");
-        json_decref(made);
+        arena_init(&arena);
+        assert_string_equal(
+                json_to_arena(&arena, realization_answer(&op, "/w", parse("{\"version\":1}"))),
+                "{\"cwd\":\"/w\",\"metadata\":{\"workspaceRealization\":"
+                "{\"version\":1}}}");
+        arena_done(&arena);
 }
 
 /* What the provider said comes first, where a driver keeps it apart. */

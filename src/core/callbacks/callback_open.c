@@ -29,14 +29,15 @@ static int count_note(void *ctx, const struct run_event *row)
         return 0;
 }
 
-static int read_rows(struct db *db, void *arg, struct err *err)
+static int read_opening(struct opening *o, struct err *err)
 {
-        struct opening *o = arg;
-        int r = agents_get(db, o->run->agent_id, o->op->arena, &o->agent, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(o->op, o->rt->store, &db, err);
 
         if (r >= 0)
+                r = agents_get(db, o->run->agent_id, o->op->arena, &o->agent, err);
+        if (r >= 0)
                 r = places_get(db, o->place_id, o->op->arena, &o->place, err);
-        o->noted = 0;
         if (r >= 0) /* there are some after a restart of the daemon */
                 r = run_events_list(db, o->run->id, 0, 0, o->op->arena, count_note, &o->noted, err);
         return r;
@@ -57,8 +58,8 @@ static struct channel *new_channel(const struct opening *o)
         return c;
 }
 
-static int post(const struct opening *o, struct channel *take_channel, const struct place *place,
-                struct err *err)
+static int post_opening(const struct opening *o, struct channel *take_channel,
+                        const struct place *place, struct err *err)
 {
         struct op limited = *o->op;
         struct promise *promise = promise_new(err);
@@ -87,7 +88,7 @@ static int open_straight(const struct opening *o, struct callback_address *ret, 
                 return r;
         }
         c->straight = true;
-        r = post(o, c, NULL, err);
+        r = post_opening(o, c, NULL, err);
         if (r < 0)
                 return r;
         snprintf(ret->url, sizeof(ret->url), "%s", o->rt->api_url);
@@ -119,7 +120,7 @@ static int open_channel(struct opening *o, struct callback_address *ret, struct 
         snprintf(c->place_id, sizeof(c->place_id), "%s", o->place.id);
         c->listener.port = (uint16_t)o->run->callback_port;
         (void)frame_uuid_bytes(o->run->id, c->listener.id);
-        r = post(o, c, &o->place, err);
+        r = post_opening(o, c, &o->place, err);
         if (r >= 0)
                 r = read_port(o, &ret->port, err);
         snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
@@ -153,7 +154,7 @@ static int start_queue(const struct opening *o, const struct lease_record *recor
         c->listener.port = ret->port;
         c->has_files = true;
         c->queue = queue_new(o->rt, o->run->id, record->lease.id, adapter);
-        r = post(o, c, NULL, err);
+        r = post_opening(o, c, NULL, err);
         if (r < 0)
                 (void)queue_stop(o->op, o->rt, &l, &paths, NULL);
         return r;
@@ -196,7 +197,7 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
         *ret = (struct callback_address){ 0 };
         if (!rt->callbacks || !rt->hub || !rt->run_keys)
                 return err_set(err, ERR_BUSY, "The daemon is stopping.");
-        r = store_read(op, rt->store, read_rows, &o, err);
+        r = read_opening(&o, err);
         if (r < 0)
                 return r;
         if (goes_straight(&o))

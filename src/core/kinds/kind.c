@@ -147,8 +147,18 @@ int kind_config(struct op *op, const struct kind *kind, const struct environment
                 return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
         r = kind->normalize(raw, CONFIG_STORED, ret, err);
         if (r >= 0)
-                arena_defer(op->arena, (void (*)(void *))json_decref, *ret);
+                (void)json_keep(op->arena, *ret);
         return r;
+}
+
+int kind_place_config(struct op *op, const struct place *place, json_t **ret, struct err *err)
+{
+        int r = json_parse(place->config, strlen(place->config), ret, err);
+
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        (void)json_keep(op->arena, *ret);
+        return 0;
 }
 
 size_t kind_n_secrets(const struct kind *kind)

@@ -234,14 +234,15 @@ struct kind {
         /* The same as `user@host:port`, in the arena, from an object with those members. */
         const char *(*address)(struct arena *arena, const json_t *object);
 
-        /* Optional operations; NULL gives the text "does not support". */
+        /* Optional operations; NULL gives the text "does not support". *ret is the provider's
+         * answer, a document that the operation's arena keeps; that of realize() is {cwd, metadata:
+         * {workspaceRealization}}. */
         int (*pause_lease)(struct op *op, struct runtime *rt, const struct lease *lease,
-                           struct buf *ret_json, struct err *err);
+                           json_t **ret, struct err *err);
         int (*resume_lease)(struct op *op, struct runtime *rt, const struct lease *lease,
-                            struct buf *ret_json, struct err *err);
+                            json_t **ret, struct err *err);
         int (*realize)(struct op *op, struct runtime *rt, const struct environment *env,
-                       const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                       json_t **ret_realization, struct err *err);
+                       const struct lease *lease, json_t *workspace, json_t **ret, struct err *err);
 
         /* -- Commands ----------------------------------------------------------------------- */
 
@@ -314,6 +315,8 @@ int kind_normalize(const struct runtime *rt, const char *driver, json_t *config,
  * it. Operation threads. */
 int kind_config(struct op *op, const struct kind *kind, const struct environment *env, json_t **ret,
                 struct err *err);
+/* The recorded configuration of a place, kept in the same way. */
+int kind_place_config(struct op *op, const struct place *place, json_t **ret, struct err *err);
 /* How many members `secrets` names. */
 size_t kind_n_secrets(const struct kind *kind);
 /* ^[a-z0-9][a-z0-9._-]*$ */

@@ -60,12 +60,6 @@ static json_t *synthesise_request(const struct lease *lease, const json_t *works
                 "provisionCommand", "teardownCommand", "cleanupCommand", "workspaceRuntime");
 }
 
-static json_t *sync_of(const struct kind_realization *r)
-{
-        return json_pack("{s:s, s:s, s:s?}", "strategy", r->strategy, "prepare", r->prepare,
-                         "syncBack", r->sync_back);
-}
-
 /* What the provider said of the lease, for drivers that keep it apart. */
 static const json_t *provider_metadata(const json_t *metadata)
 {
@@ -106,9 +100,9 @@ static json_t *remote_of(const json_t *metadata, const char *path)
 }
 
 /* A machine is its own provider. */
-static json_t *build(const struct kind *kind, const struct environment *env,
-                     const struct lease *lease, const json_t *request, const json_t *metadata,
-                     const char *cwd)
+static json_t *build_record(const struct kind *kind, const struct environment *env,
+                            const struct lease *lease, const json_t *request,
+                            const json_t *metadata, const char *cwd)
 {
         const char *provider = lease->provider       ? lease->provider
                                : kind->has_own_files ? kind->driver
@@ -133,7 +127,10 @@ static json_t *build(const struct kind *kind, const struct environment *env,
                           "branchName", member(source, "branchName"), "worktreePath",
                           member(source, "worktreePath")));
         json_object_set_new(record, "remote", remote_of(metadata, remote));
-        json_object_set_new(record, "sync", sync_of(kind->realization));
+        json_object_set_new(record, "sync",
+                            json_pack("{s:s, s:s, s:s?}", "strategy", kind->realization->strategy,
+                                      "prepare", kind->realization->prepare, "syncBack",
+                                      kind->realization->sync_back));
         json_object_set_new(record, "bootstrap",
                             json_pack("{s:o}", "command", member(overlay, "provisionCommand")));
         json_object_set_new(
@@ -165,38 +162,27 @@ json_t *realization_record(const struct kind *kind, const struct environment *en
         if (!lease->metadata ||
             json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) < 0)
                 metadata = json_object();
-        record = build(kind, env, lease, request, metadata, cwd);
+        record = build_record(kind, env, lease, request, metadata, cwd);
         json_decref(metadata);
         json_decref(request);
         return record;
 }
 
-void realization_answer(struct buf *b, const char *cwd, const json_t *record)
+json_t *realization_answer(struct op *op, const char *cwd, json_t *take_record)
 {
-        struct jw w;
-
-        jw_init(&w, b);
-        jw_object(&w);
-        jw_kstring(&w, "cwd", cwd);
-        jw_key(&w, "metadata");
-        jw_object(&w);
-        jw_kvalue(&w, "workspaceRealization", record);
-        jw_object_end(&w);
-        jw_object_end(&w);
+        return json_keep(op->arena, json_pack("{s:s, s:{s:o}}", "cwd", cwd, "metadata",
+                                              "workspaceRealization", take_record));
 }
 
 json_t *realization_elsewhere(struct op *op, const struct kind *kind, const struct environment *env,
-                              const struct lease *lease, const json_t *workspace,
-                              struct buf *ret_json)
+                              const struct lease *lease, const json_t *workspace)
 {
         const char *local = json_get_string(workspace, "localPath");
         const char *remote = json_get_string(workspace, "remotePath");
-        CLEAN(json_decrefp) json_t *metadata = NULL;
+        const json_t *metadata = json_from_text(op->arena, lease->metadata);
         const char *cwd, *path;
         json_t *record;
 
-        if (lease->metadata)
-                (void)json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL);
         cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
         if (!cwd)
                 cwd = remote ? remote : local;
@@ -204,6 +190,5 @@ json_t *realization_elsewhere(struct op *op, const struct kind *kind, const stru
         path = json_get_string(json_get_object(record, "remote"), "path");
         if (!path)
                 path = json_get_string(json_get_object(record, "local"), "path");
-        realization_answer(ret_json, path ? path : "/", record);
-        return record;
+        return realization_answer(op, path ? path : "/", record);
 }

@@ -13,11 +13,10 @@ json_t *realization_record(const struct kind *kind, const struct environment *en
 /* `sandboxId` of a lease's metadata; borrowed, NULL: none. */
 json_t *realization_sandbox_id(const json_t *metadata);
 
-/* What a realize call answers: {cwd, metadata: {workspaceRealization}}. */
-void realization_answer(struct buf *b, const char *cwd, const json_t *record);
-/* Both, for a place where the lease's `remoteCwd` is where commands work. A new reference. */
+/* What a realize call answers: {cwd, metadata: {workspaceRealization}}; the arena keeps it. */
+json_t *realization_answer(struct op *op, const char *cwd, json_t *take_record);
+/* Both, for a place where the lease's `remoteCwd` is where commands work. */
 json_t *realization_elsewhere(struct op *op, const struct kind *kind, const struct environment *env,
-                              const struct lease *lease, const json_t *workspace,
-                              struct buf *ret_json);
+                              const struct lease *lease, const json_t *workspace);
 
 #endif

@@ -18,8 +18,7 @@ void sandbox_describe(const struct place *place, const struct provider_lease *op
                       json_t *metadata);
 bool sandbox_reaches_host(const json_t *config);
 int sandbox_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                    const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                    json_t **ret_realization, struct err *err);
+                    const struct lease *lease, json_t *workspace, json_t **ret, struct err *err);
 extern const struct kind_realization sandbox_realization;
 
 /* Whether the configuration recorded for a place or lease serves this one (the reuse rule): same

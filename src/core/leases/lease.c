@@ -31,7 +31,7 @@ struct renewal {
         int64_t ttl_ms;
 };
 
-static int renew(struct db *db, void *arg, struct err *err)
+static int write_renewal(struct db *db, void *arg, struct err *err)
 {
         struct renewal *q = arg;
         int64_t now = clock_steady_us();
@@ -53,15 +53,15 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 
         *ret = (struct lease_record){ 0 };
         FAULT("lease.renew.before");
-        r = store_write(op, rt->store, renew, &q, err);
+        r = store_write(op, rt->store, write_renewal, &q, err);
         FAULT("lease.renew.after");
         return r;
 }
 
 /* Using */
 
-int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
-                struct err *err)
+int lease_set_paused(struct op *op, struct runtime *rt, const char *lease_id, bool paused,
+                     json_t **ret, struct err *err)
 {
         const struct kind *kind;
         struct lease_record record;
@@ -69,69 +69,51 @@ int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct 
 
         if (r < 0)
                 return r;
-        if (!kind->pause_lease)
-                return kind_unsupported(kind, "lease pause", err);
-        return kind->pause_lease(op, rt, &record.lease, ret_json, err);
-}
-
-int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
-                 struct err *err)
-{
-        const struct kind *kind;
-        struct lease_record record;
-        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
-
-        if (r < 0)
-                return r;
-        if (!kind->resume_lease)
-                return kind_unsupported(kind, "lease resume", err);
-        return kind->resume_lease(op, rt, &record.lease, ret_json, err);
+        if (paused ? !kind->pause_lease : !kind->resume_lease)
+                return kind_unsupported(kind, paused ? "lease pause" : "lease resume", err);
+        return (paused ? kind->pause_lease : kind->resume_lease)(op, rt, &record.lease, ret, err);
 }
 
 struct metadata_update {
         struct op *op;
         const char *lease_id;
-        json_t *realization; /* borrowed */
+        json_t *realization;
 };
 
 static int record_realization(struct db *db, void *arg, struct err *err)
 {
         struct metadata_update *u = arg;
-        CLEAN(cleanup_free) char *merged = NULL;
-        json_t *metadata = NULL;
         struct lease lease;
+        json_t *metadata;
         int r = leases_get(db, u->lease_id, u->op->arena, &lease, err);
 
         if (r < 0)
                 return r;
-        if (!lease.metadata ||
-            json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
-                metadata = json_object();
+        metadata = json_from_text(u->op->arena, lease.metadata);
+        if (!metadata)
+                metadata = json_keep(u->op->arena, json_object());
         json_object_set(metadata, "workspaceRealization", u->realization);
-        merged = json_to_text(metadata);
-        json_decref(metadata);
-        return leases_set_metadata(db, u->lease_id, merged, clock_now_us(), err);
+        return leases_set_metadata(db, u->lease_id, json_to_arena(u->op->arena, metadata),
+                                   clock_now_us(), err);
 }
 
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
-                  struct buf *ret_json, struct err *err)
+                  json_t **ret, struct err *err)
 {
+        struct metadata_update u = { .op = op, .lease_id = lease_id };
         const struct kind *kind;
         struct lease_record record;
-        json_t *realization = NULL;
         int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
         if (!kind->realize)
                 return kind_unsupported(kind, "workspace realization", err);
-        r = kind->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
-                          err);
-        if (r >= 0 && realization) {
-                struct metadata_update u = { op, lease_id, realization };
-
-                r = store_write(op, rt->store, record_realization, &u, err);
-        }
-        json_decref(realization);
-        return r;
+        r = kind->realize(op, rt, &record.env, &record.lease, workspace, ret, err);
+        if (r < 0)
+                return r;
+        u.realization = json_get_object(json_get_object(*ret, "metadata"), "workspaceRealization");
+        return json_object_size(u.realization) > 0
+                       ? store_write(op, rt->store, record_realization, &u, err)
+                       : 0;
 }

@@ -45,13 +45,12 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
                   struct err *err);
 
-/* Pause, resume and realize answer with JSON in *ret_json. */
-int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
-                struct err *err);
-int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
-                 struct err *err);
+/* Pause, resume and realize give the provider's answer, a document that the arena keeps (kind.h).
+ */
+int lease_set_paused(struct op *op, struct runtime *rt, const char *lease_id, bool paused,
+                     json_t **ret, struct err *err);
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
-                  struct buf *ret_json, struct err *err);
+                  json_t **ret, struct err *err);
 /* For the sweeper and for operators: ask the provider to close a place in state `closing`, and
  * record how it went. The place must have been moved or claimed by the caller. Returns the
  * provider's error after recording it. */

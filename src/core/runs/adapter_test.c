@@ -102,22 +102,12 @@ static int acquire(struct test *t)
         return r;
 }
 
-static const char *answered_cwd(struct test *t, const struct buf *answer)
-{
-        json_t *json = NULL;
-
-        if (json_parse(buf_str(answer), answer->len, &json, NULL) < 0)
-                return NULL;
-        return arena_strtrim(t->op->arena,
-                             json_get_string(adapter_keep(t->op->arena, json), "cwd"));
-}
-
 /* Reads the lease again, to see what became of it. */
 static int realize(struct test *t, const char **ret_cwd)
 {
         CLEAN(err_done) struct err why = { 0 };
-        CLEAN(buf_done) struct buf answer = BUF_INIT;
         CLEAN(json_decrefp) json_t *workspace = json_object();
+        json_t *answer = NULL;
         int r = lease_realize(t->op, t->rt, t->record.lease.id, workspace, &answer, &why);
 
         if (r >= 0)
@@ -126,7 +116,7 @@ static int realize(struct test *t, const char **ret_cwd)
                 note(t, "environment_workspace_realize_failed", "error",
                      "Could not realize a workspace inside \"%s\".", why.msg);
         else
-                *ret_cwd = answered_cwd(t, &answer);
+                *ret_cwd = arena_strtrim(t->op->arena, json_get_string(answer, "cwd"));
         return r;
 }
 

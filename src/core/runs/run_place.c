@@ -244,12 +244,11 @@ static int note_workspace(struct db *db, void *arg, struct err *err)
 
 static int realize(struct run_task *t, json_t *request, json_t **ret, struct err *err)
 {
-        CLEAN(buf_done) struct buf answer = BUF_INIT;
         const char *remote = lease_text(t, "remoteCwd");
         json_t *workspace = run_keep(t->op->arena,
                                      json_pack("{s:s, s:{s:O}}", "mode", t->choice.mode, "metadata",
                                                "workspaceRealizationRequest", request));
-        json_t *document;
+        json_t *document = NULL;
         int r;
 
         *ret = NULL;
@@ -257,10 +256,9 @@ static int realize(struct run_task *t, json_t *request, json_t **ret, struct err
                 json_object_set_new(workspace, "localPath", json_string(t->local_cwd));
         if (remote && *remote)
                 json_object_set_new(workspace, "remotePath", json_string(remote));
-        r = lease_realize(t->op, t->rt, t->record.lease.id, workspace, &answer, err);
+        r = lease_realize(t->op, t->rt, t->record.lease.id, workspace, &document, err);
         if (r < 0)
                 return r;
-        document = run_parse(t->op->arena, buf_str(&answer));
         *ret = json_get_object(json_get_object(document, "metadata"), "workspaceRealization");
         if (!t->cwd && !is_local(t))
                 t->cwd = arena_strtrim(t->op->arena, json_get_string(document, "cwd"));

@@ -93,10 +93,10 @@ static void attic_describe(const struct place *place, const struct provider_leas
 }
 
 static int attic_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                         json_t **ret_realization, struct err *err)
+                         const struct lease *lease, json_t *workspace, json_t **ret,
+                         struct err *err)
 {
-        *ret_realization = realization_elsewhere(op, &kind_attic, env, lease, workspace, ret_json);
+        *ret = realization_elsewhere(op, &kind_attic, env, lease, workspace);
         return 0;
 }
 

@@ -42,15 +42,6 @@ static int need_host(const struct runtime *rt, struct err *err)
         return 0;
 }
 
-/* The configuration of the place; the arena keeps it. */
-static int place_config(struct op *op, const struct place *place, json_t **ret, struct err *err)
-{
-        if (json_parse(place->config, strlen(place->config), ret, err) < 0)
-                return err_wrap(err, ERR_CORRUPT, "configuration of place %s", place->id);
-        arena_defer(op->arena, (void (*)(void *))json_decref, *ret);
-        return 0;
-}
-
 /* Claiming */
 
 /* The next slice that no row has; each is looked at once. */
@@ -95,25 +86,13 @@ static int berth_claim(struct db *db, struct runtime *rt, const struct place *pl
         return MIN(r, 0);
 }
 
-struct row_request {
-        struct op *op;
-        const char *place_id;
-        struct sandbox_row *row;
-};
-
-static int read_row(struct db *db, void *arg, struct err *err)
-{
-        struct row_request *q = arg;
-
-        return sandboxes_get(db, q->place_id, q->op->arena, q->row, err);
-}
-
 int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
               struct err *err)
 {
-        struct row_request q = { op, place_id, ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, read_row, &q, err);
+        return r < 0 ? r : sandboxes_get(db, place_id, op->arena, ret, err);
 }
 
 /* Trees */
@@ -151,32 +130,20 @@ static int make_directory(const char *path, struct err *err)
         return 0;
 }
 
-/* The directory belongs to root of the sandbox, which creates the missing files in it. */
-static int make_store(const struct sandbox_spec *spec, struct err *err)
+/* A directory belongs to root of the sandbox, which creates the missing files in it. */
+static int make_storage(struct op *op, const struct sandbox_spec *spec, struct err *err)
 {
         uint32_t owner = sandbox_host_id(spec, 0);
-        int r = make_directory(spec->storage_path, err);
+        int r;
 
+        if (spec->storage == SANDBOX_STORE_IMAGE)
+                return make_image(op, spec->storage_path, spec->limits.disk_bytes, err);
+        if (spec->storage != SANDBOX_STORE_DIR)
+                return 0;
+        r = make_directory(spec->storage_path, err);
         if (r >= 0 && chown(spec->storage_path, owner, owner) < 0)
                 r = err_sys(err, ERR_PROVIDER, errno, "give %s to the sandbox", spec->storage_path);
         return r;
-}
-
-static int make_storage(struct op *op, const struct sandbox_spec *spec, struct err *err)
-{
-        if (spec->storage == SANDBOX_STORE_DIR)
-                return make_store(spec, err);
-        if (spec->storage == SANDBOX_STORE_IMAGE)
-                return make_image(op, spec->storage_path, spec->limits.disk_bytes, err);
-        return 0;
-}
-
-/* PID 1 of a sandbox is not a user of the host and has to reach its spools. Each spool belongs to
- * its own PID 1, and the data directory keeps all other users out. */
-static void open_spools(const struct runtime *rt)
-{
-        if (geteuid() == 0)
-                (void)chmod(rt->sandbox->output_dir, 0711);
 }
 
 static int launch(struct op *op, struct runtime *rt, const struct place *place,
@@ -197,8 +164,10 @@ static int launch(struct op *op, struct runtime *rt, const struct place *place,
                 r = make_directory(dir, err);
         if (r >= 0)
                 r = make_storage(op, &spec, err);
-        if (r >= 0)
-                open_spools(rt);
+        /* PID 1 of a sandbox is not a user of the host and has to reach its spools. Each spool
+         * belongs to its own PID 1, and the data directory keeps all other users out. */
+        if (r >= 0 && geteuid() == 0)
+                (void)chmod(rt->sandbox->output_dir, 0711);
         FAULT("sandbox.launch.before");
         if (r >= 0)
                 r = sandbox_launch(op, rt->sandbox->box_program, box, place->id, &spec, ret, err);
@@ -223,11 +192,6 @@ static int remove_place(struct op *op, struct runtime *rt, const struct place *p
                 r = file_sync_removal(dir, err);
         FAULT("sandbox.remove.after");
         return r;
-}
-
-static const char *lease_id(struct op *op, const struct place *place)
-{
-        return arena_printf(op->arena, "sandbox://berth/%s", place->id);
 }
 
 int berth_start(struct op *op, struct runtime *rt, const struct place *place, const json_t *config,
@@ -259,17 +223,16 @@ static int berth_open(struct op *op, struct runtime *rt, const struct place *pla
         int r = need_host(rt, err);
 
         if (r >= 0)
-                r = place_config(op, place, &config, err);
+                r = kind_place_config(op, place, &config, err);
         if (r < 0)
                 return r;
         dir = berth_dir(rt, place->id);
         r = berth_start(op, rt, place, config, &report, err);
         if (r < 0)
                 return r;
-        ret->id = lease_id(op, place);
-        ret->metadata = berth_describe(config, &report);
+        ret->id = arena_printf(op->arena, "sandbox://berth/%s", place->id);
+        ret->metadata = json_keep(op->arena, berth_describe(config, &report));
         ret->expires_at = wall_ms(config) ? clock_steady_us() + wall_ms(config) * US_PER_MS : 0;
-        arena_defer(op->arena, (void (*)(void *))json_decref, ret->metadata);
         berth_keep_report(dir, ret->metadata);
         exec_reach_place(rt, place);
         return 0;
@@ -306,7 +269,7 @@ static int berth_resume(struct op *op, struct runtime *rt, const struct place *p
         int r = need_host(rt, err);
 
         if (r >= 0)
-                r = place_config(op, place, &config, err);
+                r = kind_place_config(op, place, &config, err);
         if (r >= 0)
                 r = berth_row(op, rt, place->id, &row, err);
         if (r < 0)
@@ -324,9 +287,8 @@ static int berth_resume(struct op *op, struct runtime *rt, const struct place *p
         if (r < 0)
                 return r;
         ret->id = place->provider_lease_id;
-        ret->metadata = berth_read_report(dir);
+        ret->metadata = json_keep(op->arena, berth_read_report(dir));
         ret->expires_at = wall_end(config, &row);
-        arena_defer(op->arena, (void (*)(void *))json_decref, ret->metadata);
         return 0;
 }
 
@@ -395,15 +357,10 @@ static int set_paused(struct op *op, struct runtime *rt, const char *place_id, b
         return store_write(op, rt->store, write_paused, &q, err);
 }
 
-static void answer_pause(const struct lease *lease, bool paused, struct buf *ret_json)
+static json_t *answer_pause(struct op *op, const struct lease *lease, bool paused)
 {
-        struct jw w;
-
-        jw_init(&w, ret_json);
-        jw_object(&w);
-        jw_kstring(&w, "providerLeaseId", lease->provider_lease_id);
-        jw_kbool(&w, "paused", paused);
-        jw_object_end(&w);
+        return json_keep(op->arena, json_pack("{s:s?, s:b}", "providerLeaseId",
+                                              lease->provider_lease_id, "paused", paused));
 }
 
 /* A dead sandbox is a state of the lease, not an object that the caller asked for by name. */
@@ -417,7 +374,7 @@ static int dead_is_conflict(int r, struct err *err)
 }
 
 static int berth_pause_lease(struct op *op, struct runtime *rt, const struct lease *lease,
-                             struct buf *ret_json, struct err *err)
+                             json_t **ret, struct err *err)
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, lease->place_id);
         int r = set_paused(op, rt, lease->place_id, true, err);
@@ -428,12 +385,12 @@ static int berth_pause_lease(struct op *op, struct runtime *rt, const struct lea
         r = dead_is_conflict(sandbox_freeze(op, box, lease->place_id, err), err);
         FAULT("sandbox.pause.after");
         if (r >= 0)
-                answer_pause(lease, true, ret_json);
+                *ret = answer_pause(op, lease, true);
         return r;
 }
 
 static int berth_resume_lease(struct op *op, struct runtime *rt, const struct lease *lease,
-                              struct buf *ret_json, struct err *err)
+                              json_t **ret, struct err *err)
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, lease->place_id);
         int r;
@@ -444,7 +401,7 @@ static int berth_resume_lease(struct op *op, struct runtime *rt, const struct le
         if (r >= 0)
                 r = set_paused(op, rt, lease->place_id, false, err);
         if (r >= 0)
-                answer_pause(lease, false, ret_json);
+                *ret = answer_pause(op, lease, false);
         return r;
 }
 

@@ -59,17 +59,17 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
                        json_t *request, struct exec_request *ret, struct err *err)
 {
         struct place place;
-        json_t *config = NULL, *variables;
+        CLEAN(json_decrefp) json_t *variables = json_object();
+        json_t *config = NULL;
         const json_t *env;
         int r = exec_request_parse(op, request, ret, &env, err);
 
         if (r >= 0)
                 r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
-                r = json_parse(place.config, strlen(place.config), &config, err);
+                r = kind_place_config(op, &place, &config, err);
         if (r < 0)
                 return r;
-        variables = json_object();
         set_base(variables, config, ret->terminal);
         set_proxy(op, variables, config);
         exec_variables_update(variables, json_get_object(config, "env"));
@@ -78,8 +78,5 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
                 ret->cwd = BERTH_WORKSPACE;
         if (!ret->timeout_ms)
                 ret->timeout_ms = json_integer_value(json_object_get(config, "timeoutMs"));
-        r = exec_request_set_env(op, variables, ret, err);
-        json_decref(variables);
-        json_decref(config);
-        return r;
+        return exec_request_set_env(op, variables, ret, err);
 }

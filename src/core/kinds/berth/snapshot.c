@@ -1,5 +1,12 @@
-/* Reading, deleting, finishing and using snapshots; snapshot_make.c makes them. */
+/* Making, reading, deleting, finishing and using snapshots. See snapshot.h for what is committed
+ * before what happens. */
+#define _GNU_SOURCE
 #include "core/kinds/berth/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -8,93 +15,71 @@
 #include "core/access/access.h"
 #include "core/access/audit.h"
 #include "core/kinds/berth/berth.h"
-#include "core/kinds/berth/snapshot_internal.h"
+#include "core/places/place.h"
 #include "core/sandboxes/sandbox_host.h"
+#include "core/sandboxes/tool.h"
 
-char *snapshot_path(const struct runtime *rt, const char *id, const char *suffix)
+/* <data>/snapshots/<id><suffix> */
+static char *snapshot_path(const struct runtime *rt, const char *id, const char *suffix)
 {
         return xasprintf("%s/%s%s", rt->sandbox->snapshots_dir, id, suffix);
 }
 
 /* Reading */
 
-struct reading {
-        struct op *op;
-        const char *company_id, *name, *before_id;
-        int64_t before_us, limit;
-        snapshot_fn fn;
-        void *ctx;
-        struct snapshot *row;
-};
-
-static int find_one(struct db *db, const struct reading *q, struct err *err)
+/* By name or id, for an actor that manages the company's environments. */
+static int snapshot_find(struct db *db, const struct op *op, const char *company_id,
+                         const char *name, struct snapshot *ret, struct err *err)
 {
-        int r;
-
-        if (!uuid_is_valid(q->name))
-                return snapshots_by_name(db, q->company_id, q->name, q->op->arena, q->row, err);
-        r = snapshots_get(db, q->name, q->op->arena, q->row, err);
-        if (r >= 0 && !streq(q->row->company_id, q->company_id))
-                r = err_set(err, ERR_NOT_FOUND, "Snapshot not found");
-        return r;
-}
-
-static int read_one(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
-        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
-
-        return r < 0 ? r : find_one(db, q, err);
-}
-
-static int read_all(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
-        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
+        int r = access_manage_environments(db, op->actor, company_id, err);
 
         if (r < 0)
                 return r;
-        return snapshots_list(db, q->company_id, q->before_us, q->before_id, q->limit, q->op->arena,
-                              q->fn, q->ctx, err);
+        if (!uuid_is_valid(name))
+                return snapshots_by_name(db, company_id, name, op->arena, ret, err);
+        r = snapshots_get(db, name, op->arena, ret, err);
+        if (r >= 0 && !streq(ret->company_id, company_id))
+                r = err_set(err, ERR_NOT_FOUND, "Snapshot not found");
+        return r;
 }
 
 int snapshot_list(struct op *op, struct runtime *rt, const char *company_id, int64_t before_us,
                   const char *before_id, int64_t limit, snapshot_fn fn, void *ctx, struct err *err)
 {
-        struct reading q = {
-                .op = op,
-                .company_id = company_id,
-                .before_us = before_us,
-                .before_id = before_id,
-                .limit = limit,
-                .fn = fn,
-                .ctx = ctx,
-        };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, read_all, &q, err);
+        if (r >= 0)
+                r = access_manage_environments(db, op->actor, company_id, err);
+        return r < 0 ? r
+                     : snapshots_list(db, company_id, before_us, before_id, limit, op->arena, fn,
+                                      ctx, err);
 }
 
 int snapshot_get(struct op *op, struct runtime *rt, const char *company_id, const char *name,
                  struct snapshot *ret, struct err *err)
 {
-        struct reading q = { .op = op, .company_id = company_id, .name = name, .row = ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, read_one, &q, err);
+        return r < 0 ? r : snapshot_find(db, op, company_id, name, ret, err);
 }
 
 /* Deleting */
 
 struct deletion {
-        struct reading reading;
+        struct op *op;
         struct runtime *rt;
+        const char *company_id, *name;
+        struct snapshot *row;
 };
 
-static int begin_delete(struct db *db, void *arg, struct err *err)
+static int snapshot_begin_delete(struct db *db, void *arg, struct err *err)
 {
         struct deletion *d = arg;
-        struct snapshot *row = d->reading.row, to;
+        struct snapshot *row = d->row, to;
         int64_t users;
-        int r = read_one(db, &d->reading, err);
+        int r = snapshot_find(db, d->op, d->company_id, d->name, row, err);
 
         if (r >= 0)
                 r = snapshots_count_users(db, row->id, &users, err);
@@ -114,13 +99,13 @@ static int begin_delete(struct db *db, void *arg, struct err *err)
         to.updated_at = clock_now_us();
         r = snapshots_move(db, row->id, row->state, &to, err);
         if (r >= 0)
-                r = audit(db, d->reading.op, row->company_id, "environment.snapshot_deleted",
+                r = audit(db, d->op, row->company_id, "environment.snapshot_deleted",
                           "environment_snapshot", row->id, json_pack("{s:s}", "name", row->name),
                           err);
         return r;
 }
 
-static int end_delete(struct db *db, void *arg, struct err *err)
+static int snapshot_end_delete(struct db *db, void *arg, struct err *err)
 {
         const struct snapshot *row = arg;
 
@@ -128,7 +113,7 @@ static int end_delete(struct db *db, void *arg, struct err *err)
 }
 
 /* Remove its files, then the row. May be called again, with the same result. */
-int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, struct err *err)
+static int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, struct err *err)
 {
         CLEAN(cleanup_free) char *path = snapshot_path(rt, row->id, "");
         CLEAN(cleanup_free) char *copy = snapshot_path(rt, row->id, ".new");
@@ -141,21 +126,18 @@ int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, str
         if (r >= 0)
                 r = file_sync_removal(path, err);
         FAULT("sandbox.snapshot_remove.after");
-        return r < 0 ? r : store_write(op, rt->store, end_delete, row, err);
+        return r < 0 ? r : store_write(op, rt->store, snapshot_end_delete, row, err);
 }
 
 int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, const char *name,
                     struct snapshot *ret, struct err *err)
 {
-        struct deletion d = {
-                .reading = { .op = op, .company_id = company_id, .name = name, .row = ret },
-                .rt = rt,
-        };
+        struct deletion d = { op, rt, company_id, name, ret };
         struct op shield;
         int r;
 
         FAULT("sandbox.snapshot_delete.before");
-        r = store_write(op, rt->store, begin_delete, &d, err);
+        r = store_write(op, rt->store, snapshot_begin_delete, &d, err);
         FAULT("sandbox.snapshot_delete.after");
         if (r < 0)
                 return r;
@@ -164,30 +146,218 @@ int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, c
         return snapshot_remove(&shield, rt, ret, err);
 }
 
-/* Finishing */
+/* Making */
 
-struct half_done {
+struct making {
         struct op *op;
-        struct snapshot *rows;
-        size_t n;
+        struct runtime *rt;
+        const struct lease_record *record;
+        struct place place;
+        struct sandbox_row sandbox;
+        struct snapshot row;
 };
 
-static int add_open(void *ctx, const struct snapshot *row)
-{
-        struct half_done *h = ctx;
+/* The intent */
 
-        h->rows = xrealloc(h->rows, (h->n + 1) * sizeof(*h->rows));
-        h->rows[h->n++] = *row;
+static int snapshot_intend(struct db *db, void *arg, struct err *err)
+{
+        struct making *m = arg;
+        const json_t *config;
+        const char *storage;
+        int r = places_get(db, m->record->lease.place_id, m->op->arena, &m->place, err);
+
+        if (r >= 0)
+                r = sandboxes_get(db, m->place.id, m->op->arena, &m->sandbox, err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && !streq(m->place.state, PLACE_HELD)))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Only leases of the built-in sandbox can be kept as a snapshot.");
+        if (r < 0)
+                return r;
+        config = json_from_text(m->op->arena, m->place.config);
+        storage = json_get_string(config, "storage");
+        if (!storage || !streq(storage, "disk"))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Only a sandbox with storage \"disk\" can be kept as a snapshot.");
+        m->row.parent_id = m->sandbox.snapshot_id;
+        m->row.place_id = m->place.id;
+        m->row.first_id = m->sandbox.first_id;
+        m->row.rootfs = json_get_string(config, "rootfs");
+        r = snapshots_insert(db, &m->row, err);
+        if (r == ERR_CONFLICT)
+                return err_set(err, ERR_CONFLICT, "There is a snapshot \"%s\" already.",
+                               m->row.name);
+        return r;
+}
+
+/* The copy */
+
+static int freeze_source(struct making *m, struct err *err)
+{
+        CLEAN(cleanup_free) char *box = berth_box_dir(m->rt, m->place.id);
+        int r;
+
+        FAULT("sandbox.snapshot_freeze.before");
+        r = sandbox_freeze(m->op, box, m->place.id, err);
+        FAULT("sandbox.snapshot_freeze.after");
+        if (r == ERR_NOT_FOUND)
+                return err_set(err, ERR_CONFLICT, "The sandbox of the lease has ended.");
+        return r;
+}
+
+/* Thaw a sandbox that was frozen to be copied, unless its lease is paused or over. */
+static void snapshot_thaw_source(struct op *op, struct runtime *rt, const char *place_id)
+{
+        struct op shield = op_shield(op, rt->settings.close_timeout_ms);
+        CLEAN(cleanup_free) char *box = berth_box_dir(rt, place_id);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct sandbox_row row;
+        struct place place;
+        int r = store_read_begin(&shield, rt->store, &db, NULL);
+
+        if (r >= 0)
+                r = sandboxes_get(db, place_id, op->arena, &row, NULL);
+        if (r >= 0)
+                r = places_get(db, place_id, op->arena, &place, NULL);
+        store_read_end(&db);
+        if (r < 0 || row.is_paused || !streq(place.state, PLACE_HELD))
+                return;
+        FAULT("sandbox.snapshot_thaw.before");
+        (void)sandbox_thaw(&shield, box, place_id, NULL);
+        FAULT("sandbox.snapshot_thaw.after");
+}
+
+/* The caller is not told where the daemon keeps its files. */
+static int sync_tree(const char *path, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0 || syncfs(fd) < 0)
+                return err_sys(err, ERR_IO, errno, "sync the snapshot");
         return 0;
 }
 
-static int read_open(struct db *db, void *arg, struct err *err)
+/* The source is frozen, but commands can be started in it, and the lease can be resumed. */
+static int copy_upper(struct making *m, const char *copy, struct err *err)
 {
-        struct half_done *h = arg;
+        CLEAN(cleanup_free) char *dir = berth_dir(m->rt, m->place.id);
+        CLEAN(cleanup_free) char *upper = xasprintf("%s/store/upper", dir);
+        const char *argv[] = { "berth-box", "--copy", upper, "--dir", copy, NULL };
+        int r;
 
-        h->n = 0;
-        return snapshots_open(db, h->op->arena, add_open, h, err);
+        FAULT("sandbox.snapshot_copy.before");
+        r = run_tool(m->op, m->rt->sandbox->box_program, argv, "copy what the sandbox wrote", NULL,
+                     err);
+        FAULT("sandbox.snapshot_copy.after");
+        return r < 0 ? r : sync_tree(copy, err);
 }
+
+static int put_in_place(struct making *m, const char *copy, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = snapshot_path(m->rt, m->row.id, "");
+        int r = 0;
+
+        FAULT("sandbox.snapshot_rename.before");
+        if (rename(copy, path) < 0)
+                r = err_sys(err, ERR_IO, errno, "put the snapshot in place");
+        if (r >= 0)
+                r = sync_tree(m->rt->sandbox->snapshots_dir, err);
+        FAULT("sandbox.snapshot_rename.after");
+        return r;
+}
+
+/* How much it is on the disk; a number for people, so 0 will do when it is unknown. */
+static int64_t measure(struct making *m)
+{
+        CLEAN(cleanup_free) char *path = snapshot_path(m->rt, m->row.id, "");
+        CLEAN(buf_done) struct buf out = BUF_INIT;
+        const char *argv[] = { "du", "-s", "--block-size=1", "--", path, NULL };
+
+        if (run_tool(m->op, "/usr/bin/du", argv, "measure the snapshot", &out, NULL) < 0)
+                return 0;
+        return strtoll(buf_str(&out), NULL, 10);
+}
+
+/* The end */
+
+static int snapshot_record_ready(struct db *db, void *arg, struct err *err)
+{
+        struct making *m = arg;
+        struct snapshot to = m->row;
+        int r;
+
+        to.state = SNAPSHOT_READY;
+        to.updated_at = clock_now_us();
+        r = snapshots_move(db, m->row.id, SNAPSHOT_MAKING, &to, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The snapshot was removed meanwhile.");
+        if (r >= 0)
+                r = audit(db, m->op, m->row.company_id, "environment.snapshot_created",
+                          "environment_snapshot", m->row.id,
+                          json_pack("{s:s, s:s}", "name", m->row.name, "leaseId", m->row.lease_id),
+                          err);
+        return r;
+}
+
+static int snapshot_copy(struct making *m, struct err *err)
+{
+        CLEAN(cleanup_free) char *copy = snapshot_path(m->rt, m->row.id, ".new");
+        int r = freeze_source(m, err);
+
+        if (r >= 0)
+                r = copy_upper(m, copy, err);
+        snapshot_thaw_source(m->op, m->rt, m->place.id);
+        if (r >= 0)
+                r = put_in_place(m, copy, err);
+        if (r < 0)
+                return r;
+        m->row.bytes = measure(m);
+        FAULT("sandbox.snapshot_record.before");
+        r = store_write(m->op, m->rt->store, snapshot_record_ready, m, err);
+        FAULT("sandbox.snapshot_record.after");
+        return r;
+}
+
+int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
+                  const char *name, struct snapshot *ret, struct err *err)
+{
+        int64_t now = clock_now_us();
+        struct making m = {
+                .op = op,
+                .rt = rt,
+                .record = record,
+                .row = { .id = arena_strdup(op->arena, uuid_new().s),
+                         .company_id = record->lease.company_id,
+                         .name = name,
+                         .state = SNAPSHOT_MAKING,
+                         .lease_id = record->lease.id,
+                         .owner_instance = rt->node.instance.s,
+                         .created_at = now,
+                         .updated_at = now },
+        };
+        int r;
+
+        if (!sandbox_name_is_valid(name))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "A snapshot's name has 1 to 64 letters, digits, dots, hyphens or "
+                               "underscores and begins with a letter or digit.");
+        FAULT("sandbox.snapshot_intend.before");
+        r = store_write(op, rt->store, snapshot_intend, &m, err);
+        FAULT("sandbox.snapshot_intend.after");
+        if (r < 0)
+                return r;
+        r = snapshot_copy(&m, err);
+        if (r < 0) {
+                struct op shield = op_shield(op, rt->settings.close_timeout_ms);
+
+                (void)snapshot_remove(&shield, rt, &m.row, NULL);
+                return r;
+        }
+        m.row.state = SNAPSHOT_READY;
+        *ret = m.row;
+        return 0;
+}
+
+/* Finishing */
 
 /* A snapshot that this instance makes is left alone; one that it failed to delete is tried again.
  */
@@ -198,41 +368,33 @@ static bool is_abandoned(const struct runtime *rt, const struct snapshot *row)
                 row->updated_at + rt->settings.close_timeout_ms * US_PER_MS < clock_now_us());
 }
 
-static void finish(struct op *op, struct runtime *rt, struct snapshot *row)
-{
-        CLEAN(err_done) struct err err = { 0 };
-
-        if (streq(row->state, SNAPSHOT_MAKING))
-                snapshot_thaw_source(op, rt, row->place_id);
-        if (snapshot_remove(op, rt, row, &err) < 0)
-                log_warn("a snapshot could not be removed; it will be tried again",
-                         LOG_S("snapshot", row->id), LOG_S("error", err.msg));
-}
-
 int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct half_done h = { .op = op };
-        int r = rt->sandbox ? store_read(op, rt->store, read_open, &h, err) : 0;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct snapshot *rows;
+        int n;
 
-        for (size_t i = 0; r >= 0 && i < h.n; i++)
-                if (is_abandoned(rt, &h.rows[i]))
-                        finish(op, rt, &h.rows[i]);
-        free(h.rows);
-        return r;
+        if (!rt->sandbox)
+                return 0;
+        n = store_read_begin(op, rt->store, &db, err);
+        if (n >= 0)
+                n = snapshots_open(db, op->arena, &rows, err);
+        store_read_end(&db);
+        for (int i = 0; i < n; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+
+                if (!is_abandoned(rt, &rows[i]))
+                        continue;
+                if (streq(rows[i].state, SNAPSHOT_MAKING))
+                        snapshot_thaw_source(op, rt, rows[i].place_id);
+                if (snapshot_remove(op, rt, &rows[i], &one) < 0)
+                        log_warn("a snapshot could not be removed; it will be tried again",
+                                 LOG_S("snapshot", rows[i].id), LOG_S("error", one.msg));
+        }
+        return MIN(n, 0);
 }
 
 /* Using */
-
-static const char *config_string(const struct place *place, const char *key, struct arena *arena)
-{
-        json_t *config = NULL;
-        const char *value;
-
-        (void)json_parse(place->config, strlen(place->config), &config, NULL);
-        value = arena_strdup(arena, json_get_string(config, key));
-        json_decref(config);
-        return value;
-}
 
 static bool same_text(const char *a, const char *b)
 {
@@ -242,7 +404,8 @@ static bool same_text(const char *a, const char *b)
 int snapshot_claim(struct db *db, const struct place *place, struct arena *arena,
                    const char **ret_id, struct err *err)
 {
-        const char *name = config_string(place, "snapshot", arena);
+        const json_t *config = json_from_text(arena, place->config);
+        const char *name = json_get_string(config, "snapshot");
         struct snapshot row;
         int r;
 
@@ -253,7 +416,7 @@ int snapshot_claim(struct db *db, const struct place *place, struct arena *arena
         if (r == ERR_NOT_FOUND || (r >= 0 && !streq(row.state, SNAPSHOT_READY)))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "There is no snapshot \"%s\" to start from in this company.", name);
-        if (r >= 0 && !same_text(row.rootfs, config_string(place, "rootfs", arena)))
+        if (r >= 0 && !same_text(row.rootfs, json_get_string(config, "rootfs")))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Snapshot \"%s\" was made on %s, and can only be used there.", name,
                                row.rootfs ? row.rootfs : "the host's own programs");
@@ -262,43 +425,27 @@ int snapshot_claim(struct db *db, const struct place *place, struct arena *arena
         return r;
 }
 
-struct stack {
-        struct op *op;
-        const char *id;
-        struct snapshot rows[SANDBOX_MAX_LAYERS];
-        uint32_t n;
-};
-
-static int read_stack(struct db *db, void *arg, struct err *err)
-{
-        struct stack *s = arg;
-        const char *id = s->id;
-        int r = 0;
-
-        for (s->n = 0; r >= 0 && id; id = s->rows[s->n++].parent_id) {
-                if (s->n == SANDBOX_MAX_LAYERS)
-                        return err_set(err, ERR_UNPROCESSABLE,
-                                       "A snapshot stands on at most %d others.",
-                                       SANDBOX_MAX_LAYERS - 1);
-                r = snapshots_get(db, id, s->op->arena, &s->rows[s->n], err);
-                if (r < 0)
-                        break;
-        }
-        return r;
-}
-
 int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sandbox_spec *spec,
                     struct err *err)
 {
-        struct stack s = { .op = op, .id = id };
-        int r = id ? store_read(op, rt->store, read_stack, &s, err) : 0;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = id ? store_read_begin(op, rt->store, &db, err) : 0;
 
-        for (uint32_t i = 0; r >= 0 && i < s.n; i++)
-                spec->layers[i] = (struct sandbox_layer){
-                        .path = arena_printf(op->arena, "%s/%s", rt->sandbox->snapshots_dir,
-                                             s.rows[i].id),
-                        .first_id = (uint32_t)s.rows[i].first_id,
+        for (spec->n_layers = 0; r >= 0 && id; spec->n_layers++) {
+                struct snapshot row;
+
+                if (spec->n_layers == SANDBOX_MAX_LAYERS)
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "A snapshot stands on at most %d others.",
+                                       SANDBOX_MAX_LAYERS - 1);
+                r = snapshots_get(db, id, op->arena, &row, err);
+                if (r < 0)
+                        break;
+                spec->layers[spec->n_layers] = (struct sandbox_layer){
+                        .path = arena_printf(op->arena, "%s/%s", rt->sandbox->snapshots_dir, id),
+                        .first_id = (uint32_t)row.first_id,
                 };
-        spec->n_layers = s.n;
+                id = row.parent_id;
+        }
         return r;
 }

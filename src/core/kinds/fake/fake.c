@@ -49,17 +49,6 @@ static int wait_while_told(const struct op *op, int world, const char *what, str
         return r;
 }
 
-/* The configuration of the place; the arena keeps it. */
-static json_t *place_config(struct op *op, const struct place *place, struct err *err)
-{
-        json_t *config;
-
-        if (json_parse(place->config, strlen(place->config), &config, err) < 0)
-                return NULL;
-        arena_defer(op->arena, (void (*)(void *))json_decref, config);
-        return config;
-}
-
 static int check_config(const json_t *config, struct err *err)
 {
         const char *provider = json_get_string(config, "provider");
@@ -99,12 +88,11 @@ static int create_in_world(const struct op *op, struct runtime *rt, const struct
 static int fake_open(struct op *op, struct runtime *rt, const struct place *place,
                      const struct lease_request *req, struct provider_lease *ret, struct err *err)
 {
-        json_t *config = place_config(op, place, err);
-        int r;
+        json_t *config;
+        int r = kind_place_config(op, place, &config, err);
 
-        if (!config)
-                return ERR_CORRUPT;
-        r = check_config(config, err);
+        if (r >= 0)
+                r = check_config(config, err);
         if (r < 0)
                 return r;
         if (json_is_true(json_object_get(config, "reuseLease")))
@@ -120,11 +108,11 @@ static int fake_resume(struct op *op, struct runtime *rt, const struct place *pl
                        const struct lease_request *req, struct provider_lease *ret, struct err *err)
 {
         CLEAN(cleanup_fd) int world = -1;
-        json_t *config = place_config(op, place, err);
-        int r;
+        json_t *config;
+        int r = kind_place_config(op, place, &config, err);
 
-        if (!config)
-                return ERR_CORRUPT;
+        if (r < 0)
+                return r;
         if (rt->settings.fake_world) {
                 r = open_world(rt, &world, err);
                 if (r >= 0)

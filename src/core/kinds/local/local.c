@@ -44,15 +44,12 @@ static int local_probe(struct op *op, struct runtime *rt, const struct probe_tar
 static int local_plan(struct op *op, struct runtime *rt, const struct environment *env,
                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
-        json_t *config = NULL, *own = json_object();
+        CLEAN(json_decrefp) json_t *own = json_object();
 
-        (void)json_parse(env->config, strlen(env->config), &config, NULL);
-        exec_output_keep(config, own);
+        exec_output_keep(json_from_text(op->arena, env->config), own);
         *ret = (struct lease_plan){ .provider = "local",
                                     .policy = POLICY_EPHEMERAL,
                                     .config = json_to_arena(op->arena, own) };
-        json_decref(config);
-        json_decref(own);
         return 0;
 }
 
@@ -76,15 +73,15 @@ static int local_list(struct op *op, struct runtime *rt, kind_found_fn fn, void 
 }
 
 static int local_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                         json_t **ret_realization, struct err *err)
+                         const struct lease *lease, json_t *workspace, json_t **ret,
+                         struct err *err)
 {
         const char *local = json_get_string(workspace, "localPath");
         const char *remote = json_get_string(workspace, "remotePath");
         const char *cwd = local ? local : remote;
 
-        *ret_realization = realization_record(&kind_local, env, lease, workspace, cwd);
-        realization_answer(ret_json, cwd ? cwd : "/", *ret_realization);
+        *ret = realization_answer(op, cwd ? cwd : "/",
+                                  realization_record(&kind_local, env, lease, workspace, cwd));
         return 0;
 }
 
@@ -121,35 +118,25 @@ static void inherit_named(json_t *variables, const char *names, struct arena *ar
 static json_t *build_env(struct op *op, const struct runtime *rt, const struct environment *env,
                          const json_t *requested)
 {
-        json_t *variables = json_object(), *config = NULL;
+        json_t *variables = json_object();
 
         json_object_set_new(variables, "PATH", json_string(DEFAULT_PATH));
         for (size_t i = 0; i < ARRAY_LEN(inherited); i++)
                 inherit(variables, inherited[i]);
         inherit_named(variables, rt->settings.local_env, op->arena);
-        if (json_parse(env->config, strlen(env->config), &config, NULL) >= 0)
-                exec_variables_update(variables, json_get_object(config, "env"));
+        exec_variables_update(variables,
+                              json_get_object(json_from_text(op->arena, env->config), "env"));
         exec_variables_update(variables, requested);
-        json_decref(config);
         return variables;
 }
 
 /* Where the workspace is, if one was realized here. */
 static const char *workspace_path(struct op *op, const struct lease *lease)
 {
-        json_t *metadata = NULL;
-        const char *path = NULL;
+        const json_t *metadata = json_from_text(op->arena, lease->metadata);
+        const json_t *realization = json_get_object(metadata, "workspaceRealization");
 
-        if (lease->metadata &&
-            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) >= 0)
-                path = arena_strdup(
-                        op->arena,
-                        json_get_string(
-                                json_get_object(json_get_object(metadata, "workspaceRealization"),
-                                                "local"),
-                                "path"));
-        json_decref(metadata);
-        return path;
+        return json_get_string(json_get_object(realization, "local"), "path");
 }
 
 static int local_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,

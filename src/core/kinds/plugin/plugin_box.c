@@ -19,42 +19,26 @@
 #define EXECS_MAX    1000 /* executions that one command line names */
 #define CHANNEL_NAME "PAPERCLIP_SANDBOX_EXEC_CHANNEL"
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
-static json_t *parse_kept(struct op *op, const char *text)
-{
-        json_t *v = NULL;
-
-        if (!text || json_parse(text, strlen(text), &v, NULL) < 0)
-                return NULL;
-        arena_defer(op->arena, unref, v);
-        return v;
-}
-
 /* What is recorded */
 
 static const struct box_route plugin_box_route;
 
 const struct box_route *plugin_box_route_of(const struct place *place)
 {
-        json_t *config = NULL;
-        bool has;
+        CLEAN(json_decrefp) json_t *config = NULL;
 
         if (!place->config || !strstr(place->config, "\"$box\"") ||
             json_parse(place->config, strlen(place->config), &config, NULL) < 0)
                 return NULL;
-        has = json_get_object(config, "$box") && json_get_object(config, "$plugin");
-        json_decref(config);
-        return has ? &plugin_box_route : NULL;
+        return json_get_object(config, "$box") && json_get_object(config, "$plugin")
+                       ? &plugin_box_route
+                       : NULL;
 }
 
 int plugin_box_read(struct op *op, const struct place *place, struct plugin_box *ret,
                     struct err *err)
 {
-        const json_t *box = json_get_object(parse_kept(op, place->config), "$box");
+        const json_t *box = json_get_object(json_from_text(op->arena, place->config), "$box");
 
         ret->base = json_get_string(box, "base");
         ret->program = json_get_string(box, "program");
@@ -62,36 +46,24 @@ int plugin_box_read(struct op *op, const struct place *place, struct plugin_box 
         return ret->base && ret->program ? 0 : err_set(err, ERR_NOT_FOUND, "no box in the sandbox");
 }
 
-struct latest {
-        struct op *op;
-        const char *place_id;
-        struct place place;
-        struct lease lease;
-};
-
-static int read_latest(struct db *db, void *arg, struct err *err)
-{
-        struct latest *q = arg;
-        int r = places_get(db, q->place_id, q->op->arena, &q->place, err);
-
-        return r < 0 ? r : leases_last_of_place(db, q->place_id, q->op->arena, &q->lease, err);
-}
-
 int plugin_box_lease(struct op *op, struct runtime *rt, const struct place *place,
                      struct plugin_lease *ret, struct err *err)
 {
-        struct latest *q = arena_new(op->arena, struct latest);
-        int r;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct lease *lease = arena_new(op->arena, struct lease); /* *ret points to it */
+        struct place now;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        q->op = op;
-        q->place_id = place->id;
-        r = store_read(op, rt->store, read_latest, q, err);
-
+        if (r >= 0)
+                r = places_get(db, place->id, op->arena, &now, err);
+        if (r >= 0)
+                r = leases_last_of_place(db, place->id, op->arena, lease, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
-        if (streq(q->place.state, PLACE_GONE))
+        if (streq(now.state, PLACE_GONE))
                 return err_set(err, ERR_NOT_FOUND, "The place is gone.");
-        return plugin_lease_load(op, rt, &q->lease, ret, err);
+        return plugin_lease_load(op, rt, lease, ret, err);
 }
 
 struct recording {
@@ -105,24 +77,22 @@ struct recording {
 /* Recorded on the lease, so that its readers see how its commands run. */
 static int record_on_lease(struct db *db, struct recording *q, struct err *err)
 {
-        CLEAN(cleanup_free) char *text = NULL;
         struct lease lease;
-        json_t *metadata = NULL;
+        json_t *metadata;
         int r = leases_get(db, q->l->lease->id, q->op->arena, &lease, err);
 
         if (r < 0)
                 return r;
-        if (!lease.metadata ||
-            json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
-                metadata = json_object();
+        metadata = json_from_text(q->op->arena, lease.metadata);
+        if (!metadata)
+                metadata = json_keep(q->op->arena, json_object());
         json_object_set_new(metadata, "commands", json_string(q->box ? "box" : "execute"));
         if (q->box)
                 json_object_del(metadata, "commandsReason");
         else
                 json_object_set_new(metadata, "commandsReason", json_string(q->reason));
-        text = json_to_text(metadata);
-        json_decref(metadata);
-        return leases_set_metadata(db, lease.id, text, clock_now_us(), err);
+        return leases_set_metadata(db, lease.id, json_to_arena(q->op->arena, metadata),
+                                   clock_now_us(), err);
 }
 
 static int record_box(struct db *db, void *arg, struct err *err)
@@ -139,7 +109,7 @@ static int record_box(struct db *db, void *arg, struct err *err)
                 r = err_set(err, ERR_CONFLICT, "The place of the lease is %s.", place.state);
         if (r < 0)
                 return r;
-        config = parse_kept(q->op, place.config);
+        config = json_from_text(q->op->arena, place.config);
         if (!config)
                 return err_set(err, ERR_CORRUPT, "configuration of place %s", place.id);
         json_object_set(config, "$box", q->box);
@@ -325,7 +295,7 @@ void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *pla
  */
 static const char *commands_of(struct op *op, const struct lease *lease)
 {
-        return json_get_string(parse_kept(op, lease->metadata), "commands");
+        return json_get_string(json_from_text(op->arena, lease->metadata), "commands");
 }
 
 static bool needs_box(const json_t *request)
@@ -358,7 +328,7 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
 
         if (r < 0)
                 return r;
-        arena_defer(op->arena, unref, *ret_box);
+        (void)json_keep(op->arena, *ret_box);
         box.base = json_get_string(*ret_box, "base");
         box.program = json_get_string(*ret_box, "program");
         r = ask_program(op, rt, l, &box, "ensure", NULL, &word, err);

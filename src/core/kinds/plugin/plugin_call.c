@@ -113,11 +113,6 @@ static json_t *base_params(const struct plugin_request *q)
         return params;
 }
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
 static void redact_member(json_t *answer, const char *name, const char *const *values)
 {
         CLEAN(buf_wipe) struct buf shown = BUF_INIT;
@@ -162,7 +157,7 @@ int plugin_request(struct op *op, struct runtime *rt, const struct plugin_reques
                 r = plugin_call(op, plugin_registry_host(rt->plugins), &call, ret, err);
         }
         if (r >= 0)
-                arena_defer(op->arena, unref, *ret);
+                (void)json_keep(op->arena, *ret);
         if (r >= 0 && q->redact_member)
                 redact_member(*ret, q->redact_member, call.redact);
         json_decref(params);

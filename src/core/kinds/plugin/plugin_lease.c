@@ -12,24 +12,6 @@
 #define ARGS_MAX    4096
 #define TIMEOUT_MAX (INT64_C(366) * 86400000)
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
-/* Kept by the arena. */
-static json_t *object_of(struct op *op, const char *text)
-{
-        json_t *v = NULL;
-
-        if (!text || json_parse(text, strlen(text), &v, NULL) < 0 || !json_is_object(v)) {
-                json_decref(v);
-                v = json_object();
-        }
-        arena_defer(op->arena, unref, v);
-        return v;
-}
-
 int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
                       struct plugin_lease *ret, struct err *err)
 {
@@ -39,7 +21,7 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
 
         if (r < 0)
                 return r;
-        recorded = object_of(op, ret->place.config);
+        recorded = plugin_object(op, ret->place.config);
         plugin = json_get_object(recorded, "$plugin");
         if (!plugin)
                 return err_set(err, ERR_CORRUPT, "The place does not say which plugin keeps it.");
@@ -56,7 +38,9 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
                 .issue_id = lease->issue_id,
                 .run_id = lease->heartbeat_run_id,
         };
-        ret->metadata = object_of(op, lease->metadata);
+        ret->metadata = plugin_object(op, lease->metadata);
+        if (!ret->metadata)
+                ret->metadata = json_keep(op->arena, json_object());
         return plugin_config_for(op, rt, &ret->place, &ret->target, recorded, &ret->config, err);
 }
 
@@ -78,8 +62,8 @@ json_t *plugin_lease_ref(const struct plugin_lease *l)
                          "expiresAt", json_string_or_null(l->lease->expires_at ? expires : NULL));
 }
 
-static int ask(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *method,
-               json_t *take_params, struct buf *ret_json, json_t **ret, struct err *err)
+static int ask_about_lease(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                           const char *method, json_t *take_params, json_t **ret, struct err *err)
 {
         struct plugin_request q = {
                 .target = &l->target,
@@ -89,41 +73,29 @@ static int ask(struct op *op, struct runtime *rt, const struct plugin_lease *l, 
                 .take_params = take_params,
                 .limit_ms = plugin_limit_lease(&l->target, l->config),
         };
-        int r = plugin_request(op, rt, &q, ret, err);
 
-        if (r >= 0)
-                json_put(ret_json, *ret);
-        return r;
+        return plugin_request(op, rt, &q, ret, err);
 }
 
 int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                         json_t **ret_realization, struct err *err)
+                         const struct lease *lease, json_t *workspace, json_t **ret,
+                         struct err *err)
 {
         struct plugin_lease l;
-        json_t *answer = NULL, *realization;
         int r = plugin_lease_load(op, rt, lease, &l, err);
 
         if (r < 0)
                 return r;
-
-        r = ask(op, rt, &l, "environmentRealizeWorkspace",
-                json_pack("{s:o, s:o}", "lease", plugin_lease_ref(&l), "workspace",
-                          workspace ? json_incref(workspace) : json_object()),
-                ret_json, &answer, err);
-        if (r < 0)
-                return r;
-        realization = json_get_object(json_get_object(answer, "metadata"), "workspaceRealization");
-        if (json_object_size(realization) > 0)
-                *ret_realization = json_incref(realization);
-        return 0;
+        return ask_about_lease(op, rt, &l, "environmentRealizeWorkspace",
+                               json_pack("{s:o, s:o}", "lease", plugin_lease_ref(&l), "workspace",
+                                         workspace ? json_incref(workspace) : json_object()),
+                               ret, err);
 }
 
-int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease,
-                        struct buf *ret_json, struct err *err)
+int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease, json_t **ret,
+                        struct err *err)
 {
         struct plugin_lease l;
-        json_t *answer = NULL;
         int r;
 
         if (!lease->provider_lease_id)
@@ -134,10 +106,10 @@ int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *l
         r = plugin_lease_load(op, rt, lease, &l, err);
         if (r < 0)
                 return r;
-        return ask(op, rt, &l, "environmentResumeLease",
-                   json_pack("{s:s, s:O}", "providerLeaseId", lease->provider_lease_id,
-                             "leaseMetadata", l.metadata),
-                   ret_json, &answer, err);
+        return ask_about_lease(op, rt, &l, "environmentResumeLease",
+                               json_pack("{s:s, s:O}", "providerLeaseId", lease->provider_lease_id,
+                                         "leaseMetadata", l.metadata),
+                               ret, err);
 }
 
 /* Commands */
@@ -292,9 +264,8 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
         *call = (struct execute_call){
                 .company_id = l.scope.company_id,
                 .limit_ms = plugin_limit_execute(ret->timeout_ms, l.config),
-                .params = execute_params(&l, config, request),
+                .params = json_keep(op->arena, execute_params(&l, config, request)),
         };
-        arena_defer(op->arena, unref, call->params);
         *remote = (struct exec_remote){ .runner = &worker_runner,
                                         .who = l.target.plugin_id,
                                         .call = call };

@@ -18,34 +18,22 @@
 #define RELEASE "environmentReleaseLease"
 #define DESTROY "environmentDestroyLease"
 
-static void unref(void *v)
+json_t *plugin_object(struct op *op, const char *text)
 {
-        json_decref(v);
-}
+        json_t *v = json_from_text(op->arena, text);
 
-/* Parsed and kept by the arena; NULL when it is no object. */
-static json_t *parse_object(struct op *op, const char *text)
-{
-        json_t *v = NULL;
-
-        if (!text || json_parse(text, strlen(text), &v, NULL) < 0)
-                return NULL;
-        arena_defer(op->arena, unref, v);
         return json_is_object(v) ? v : NULL;
 }
 
 const char *plugin_place_config(struct op *op, const struct plugin_target *target,
                                 const json_t *config)
 {
-        json_t *recorded = json_copy((json_t *)config);
-        const char *text;
+        CLEAN(json_decrefp) json_t *recorded = json_copy((json_t *)config);
 
         json_object_set_new(recorded, "$plugin",
                             json_pack("{s:s, s:s, s:s}", "id", target->plugin_id, "key",
                                       target->plugin_key, "driverKey", target->driver_key));
-        text = json_to_arena(op->arena, recorded);
-        json_decref(recorded);
-        return text;
+        return json_to_arena(op->arena, recorded);
 }
 
 /* The plugin that serves a place, as it was recorded. */
@@ -96,18 +84,6 @@ static json_t *strip_secrets(const struct plugin_target *target, const json_t *m
         return stripped;
 }
 
-/* The place's configuration with what the provider said of it. */
-static const char *remember_lease(struct op *op, const json_t *recorded, const json_t *metadata)
-{
-        json_t *next = json_copy((json_t *)recorded);
-        const char *text;
-
-        json_object_set(next, "$lease", (json_t *)metadata);
-        text = json_to_arena(op->arena, next);
-        json_decref(next);
-        return text;
-}
-
 /* The provider answered, so something exists; an answer that cannot be read leaves the place
  * uncertain. */
 static int read_lease(struct op *op, const struct plugin_target *target, const json_t *recorded,
@@ -115,19 +91,21 @@ static int read_lease(struct op *op, const struct plugin_target *target, const j
 {
         const json_t *id = json_object_get(answer, "providerLeaseId");
         const char *expires = json_get_string(answer, "expiresAt");
+        CLEAN(json_decrefp) json_t *next = NULL; /* the place's, with what the provider said */
         json_t *metadata;
 
         if (!json_is_object(answer) || (id && !json_is_string(id) && !json_is_null(id)))
                 return err_set(err, ERR_UNCERTAIN,
                                "Plugin \"%s\" answered with something that is no lease.",
                                target->plugin_key);
-        metadata = strip_secrets(target, json_get_object(answer, "metadata"));
-        arena_defer(op->arena, unref, metadata);
+        metadata = json_keep(op->arena, strip_secrets(target, json_get_object(answer, "metadata")));
+        next = json_copy((json_t *)recorded);
+        json_object_set(next, "$lease", metadata);
         *ret = (struct provider_lease){
                 .id = json_string_length(id) > 0 ? arena_strdup(op->arena, json_string_value(id))
                                                  : NULL,
                 .metadata = metadata,
-                .config = remember_lease(op, recorded, metadata),
+                .config = json_to_arena(op->arena, next),
         };
         if (expires && !clock_parse_iso(expires, &ret->expires_at))
                 ret->expires_at = 0;
@@ -177,7 +155,7 @@ static json_t *acquire_params(const struct lease_request *req)
 int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,
                       const struct lease_request *req, struct provider_lease *ret, struct err *err)
 {
-        json_t *recorded = parse_object(op, place->config), *config, *answer = NULL;
+        json_t *recorded = plugin_object(op, place->config), *config, *answer = NULL;
         struct plugin_target target;
         struct plugin_scope scope = scope_of(place, req->issue_id);
         struct late_lease *late;
@@ -191,8 +169,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
         r = target_of(op, rt, recorded, &target, err);
         if (r < 0)
                 return r;
-        config = plugin_clean_config(recorded);
-        arena_defer(op->arena, unref, config);
+        config = json_keep(op->arena, plugin_clean_config(recorded));
         late = late_lease_new(rt, place, secret_paths_of(&target));
         q = (struct plugin_request){
                 .target = &target,
@@ -217,63 +194,46 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
 
 /* Later calls */
 
-struct last_lease {
-        struct op *op;
-        const char *place_id;
-        struct lease lease;
-        bool found;
-};
-
-static int read_last(struct db *db, void *arg, struct err *err)
-{
-        struct last_lease *q = arg;
-        int r = leases_last_of_place(db, q->place_id, q->op->arena, &q->lease, err);
-
-        q->found = r >= 0;
-        return r == ERR_NOT_FOUND ? 0 : r;
-}
-
 /* The metadata that the worker gets back: of the lease where there was one, else what it said when
  * the place was opened. A new reference. */
 static json_t *lease_metadata(struct op *op, struct runtime *rt, const struct place *place,
                               const json_t *recorded, const char **ret_issue)
 {
-        struct last_lease q = { .op = op, .place_id = place->id };
+        CLEAN(store_read_end) struct db *db = NULL;
         json_t *metadata = NULL;
+        struct lease lease;
 
         *ret_issue = NULL;
-        (void)store_read(op, rt->store, read_last, &q, NULL);
-        if (q.found) {
-                *ret_issue = q.lease.issue_id;
-                metadata = parse_object(op, q.lease.metadata);
+        if (store_read_begin(op, rt->store, &db, NULL) >= 0 &&
+            leases_last_of_place(db, place->id, op->arena, &lease, NULL) >= 0) {
+                *ret_issue = lease.issue_id;
+                metadata = json_from_text(op->arena, lease.metadata);
         }
-        if (!metadata)
+        if (!json_is_object(metadata))
                 metadata = json_get_object(recorded, "$lease");
         return metadata ? json_incref(metadata) : json_object();
 }
 
-struct environment_request {
-        struct op *op;
-        const struct place *place;
-        const struct plugin_target *target;
-        bool names_it;
-};
-
-static int ask_environment(struct db *db, void *arg, struct err *err)
+/* Whether the place's environment still names this driver of this plugin. */
+static int environment_names(struct op *op, struct runtime *rt, const struct place *place,
+                             const struct plugin_target *target, bool *ret, struct err *err)
 {
-        struct environment_request *q = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct environment env;
         const char *plugin, *driver;
-        json_t *config;
-        int r = environments_get(db, q->place->environment_id, q->op->arena, &env, err);
+        const json_t *config;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        *ret = false;
+        if (r >= 0)
+                r = environments_get(db, place->environment_id, op->arena, &env, err);
         if (r < 0 || !streq(env.driver, "plugin"))
                 return r == ERR_NOT_FOUND ? 0 : MIN(r, 0);
-        config = parse_object(q->op, env.config);
+        config = json_from_text(op->arena, env.config);
         plugin = json_get_string(config, "pluginKey");
         driver = json_get_string(config, "driverKey");
-        q->names_it = plugin && driver && streq(plugin, q->target->plugin_key) &&
-                      streq(driver, q->target->driver_key);
+        *ret = plugin && driver && streq(plugin, target->plugin_key) &&
+               streq(driver, target->driver_key);
         return 0;
 }
 
@@ -281,14 +241,13 @@ int plugin_config_for(struct op *op, struct runtime *rt, const struct place *pla
                       const struct plugin_target *target, const json_t *recorded, json_t **ret,
                       struct err *err)
 {
-        struct environment_request q = { op, place, target, target->is_sandbox };
-        int r = target->is_sandbox ? 0 : store_read(op, rt->store, ask_environment, &q, err);
+        bool is_named = target->is_sandbox;
+        int r = is_named ? 0 : environment_names(op, rt, place, target, &is_named, err);
 
         if (r < 0)
                 return r;
         err_clear(err);
-        *ret = q.names_it ? plugin_clean_config(recorded) : json_object();
-        arena_defer(op->arena, unref, *ret);
+        *ret = json_keep(op->arena, is_named ? plugin_clean_config(recorded) : json_object());
         return 0;
 }
 
@@ -319,7 +278,7 @@ int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *p
                         const struct lease_request *req, struct provider_lease *ret,
                         struct err *err)
 {
-        json_t *recorded = parse_object(op, place->config), *answer = NULL;
+        json_t *recorded = plugin_object(op, place->config), *answer = NULL;
         struct plugin_target target;
         struct op longer;
         int r;
@@ -351,7 +310,7 @@ int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct pl
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err)
 {
-        json_t *recorded = parse_object(op, place->config), *answer = NULL;
+        json_t *recorded = plugin_object(op, place->config), *answer = NULL;
         struct plugin_target target;
         const char *method;
         int r;

@@ -55,6 +55,8 @@ int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key
                         const char *plugin_key, const char *driver_key, struct plugin_target *ret,
                         struct err *err);
 
+/* The document of a row, kept by the arena; NULL when it is no object. */
+json_t *plugin_object(struct op *op, const char *text);
 /* The configuration for a place that this target will keep: `config` with "$plugin". */
 const char *plugin_place_config(struct op *op, const struct plugin_target *target,
                                 const json_t *config);
@@ -124,10 +126,10 @@ const json_t *plugin_lease_said(const struct plugin_lease *l);
 /* {providerLeaseId, metadata, expiresAt}: a new reference. */
 json_t *plugin_lease_ref(const struct plugin_lease *l);
 int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                         json_t **ret_realization, struct err *err);
-int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease,
-                        struct buf *ret_json, struct err *err);
+                         const struct lease *lease, json_t *workspace, json_t **ret,
+                         struct err *err);
+int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease, json_t **ret,
+                        struct err *err);
 int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                               json_t *request, struct exec_request *ret, struct err *err);
 int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,

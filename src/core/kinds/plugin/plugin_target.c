@@ -19,26 +19,18 @@ struct search {
         bool settled; /* whose key it is */
 };
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
 static bool is_running(const struct runtime *rt, const char *plugin_id)
 {
         return rt->plugins && plugin_host_is_running(plugin_registry_host(rt->plugins), plugin_id);
 }
 
 /* The target that a row describes; false when it declares no such driver. */
-static bool describe(struct op *op, const struct plugin *row, const char *driver_key,
-                     const char *kind, struct plugin_target *ret)
+static bool describe_target(struct op *op, const struct plugin *row, const char *driver_key,
+                            const char *kind, struct plugin_target *ret)
 {
-        json_t *manifest = NULL, *driver;
+        json_t *manifest = json_from_text(op->arena, row->manifest);
+        json_t *driver = manifest ? manifest_driver(manifest, driver_key, kind) : NULL;
 
-        if (json_parse(row->manifest, strlen(row->manifest), &manifest, NULL) < 0)
-                return false;
-        arena_defer(op->arena, unref, manifest);
-        driver = manifest_driver(manifest, driver_key, kind);
         if (!driver)
                 return false;
         *ret = (struct plugin_target){
@@ -56,23 +48,16 @@ static bool describe(struct op *op, const struct plugin *row, const char *driver
 /* A key belongs to the first plugin that declares it, as long as that plugin is installed, whether
  * it runs or not. Otherwise another plugin would get the environments of its kind, with their
  * secrets, when it is stopped. */
-static int consider(void *ctx, const struct plugin *row)
+static int consider_plugin(void *ctx, const struct plugin *row)
 {
         struct search *s = ctx;
 
-        if (s->settled || !describe(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret))
+        if (s->settled || !describe_target(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret))
                 return 0;
         s->settled = true;
         s->found = !s->require_running ||
                    (plugin_status_runs(row->status) && is_running(s->rt, row->id));
         return 0;
-}
-
-static int look(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return plugins_list(db, NULL, s->op->arena, consider, s, err);
 }
 
 static int find_provider(struct op *op, struct runtime *rt, const char *provider, bool running,
@@ -81,8 +66,11 @@ static int find_provider(struct op *op, struct runtime *rt, const char *provider
         struct search s = {
                 .op = op, .rt = rt, .driver_key = provider, .require_running = running, .ret = ret
         };
-        int r = store_read(op, rt->store, look, &s, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = plugins_list(db, NULL, op->arena, consider_plugin, &s, err);
         return r < 0 ? r : s.found;
 }
 
@@ -153,33 +141,24 @@ int plugin_await_provider(struct op *op, struct runtime *rt, const char *provide
         return MIN(r, 0);
 }
 
-struct row_request {
-        struct op *op;
-        const char *id;
-        struct plugin row;
-};
-
-static int get_row(struct db *db, void *arg, struct err *err)
-{
-        struct row_request *q = arg;
-
-        return plugins_get(db, q->id, q->op->arena, &q->row, err);
-}
-
 int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key,
                         const char *plugin_key, const char *driver_key, struct plugin_target *ret,
                         struct err *err)
 {
-        struct row_request q = { .op = op, .id = id_or_key };
-        int r = store_read(op, rt->store, get_row, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct plugin row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = plugins_get(db, id_or_key, op->arena, &row, err);
+        store_read_end(&db);
         if (r < 0 && r != ERR_NOT_FOUND)
                 return r;
-        if (r < 0 || !plugin_status_runs(q.row.status))
+        if (r < 0 || !plugin_status_runs(row.status))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Plugin environment driver \"%s:%s\" is not ready.", plugin_key,
                                driver_key);
-        if (!describe(op, &q.row, driver_key, NULL, ret))
+        if (!describe_target(op, &row, driver_key, NULL, ret))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Plugin \"%s\" does not declare environment driver \"%s\".",
                                plugin_key, driver_key);

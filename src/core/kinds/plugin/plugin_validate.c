@@ -7,11 +7,6 @@
 
 #define PROBE_LIMIT_MS 120000
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
 /* Validating */
 
 static int refuse(const json_t *answer, const char *fallback, struct err *err)
@@ -30,8 +25,8 @@ static int refuse(const json_t *answer, const char *fallback, struct err *err)
 }
 
 /* *ret is a new reference: the worker's version, or a copy of the configuration it was given. */
-static int ask(struct op *op, struct runtime *rt, const struct plugin_target *target,
-               const json_t *config, const char *fallback, json_t **ret, struct err *err)
+static int ask_worker(struct op *op, struct runtime *rt, const struct plugin_target *target,
+                      const json_t *config, const char *fallback, json_t **ret, struct err *err)
 {
         json_t *params = json_pack("{s:s, s:O}", "driverKey", target->driver_key, "config", config);
         struct plugin_call call = { .plugin_id = target->plugin_id,
@@ -81,9 +76,9 @@ int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
                         "running.",
                         key);
         clean = plugin_clean_config(*config);
-        r = ask(op, rt, &target, clean,
-                arena_printf(op->arena, "Sandbox provider \"%s\" rejected its config.", key),
-                &normal, err);
+        r = ask_worker(op, rt, &target, clean,
+                       arena_printf(op->arena, "Sandbox provider \"%s\" rejected its config.", key),
+                       &normal, err);
         json_decref(clean);
         if (r < 0)
                 return r;
@@ -113,7 +108,8 @@ int plugin_validate_driver(struct op *op, struct runtime *rt, json_t **config,
                                "worker manager.");
         r = plugin_ready_driver(op, rt, plugin, plugin, driver, &target, err);
         if (r >= 0)
-                r = ask(op, rt, &target, json_get_object(*config, "driverConfig"),
+                r = ask_worker(
+                        op, rt, &target, json_get_object(*config, "driverConfig"),
                         arena_printf(op->arena,
                                      "Plugin environment driver \"%s:%s\" rejected its config.",
                                      plugin, driver),
@@ -173,7 +169,7 @@ static int run_probe(const struct probe *q, struct err *err)
         if (r < 0) {
                 answer = json_pack("{s:b, s:[{s:s, s:s}]}", "ok", 0, "diagnostics", "severity",
                                    "error", "message", failure.msg);
-                arena_defer(q->op->arena, unref, answer);
+                (void)json_keep(q->op->arena, answer);
         }
         take_result(q, answer);
         return 0;
@@ -242,10 +238,9 @@ static int probe_with(struct op *op, struct runtime *rt, const struct probe_targ
                 .company_id = target->company_id,
                 .environment_id = target->environment_id ? target->environment_id : "unsaved",
         };
-        json_t *clean = plugin_clean_config(of_worker);
+        json_t *clean = json_keep(op->arena, plugin_clean_config(of_worker));
         struct probe q = { .op = op, .rt = rt, .scope = &scope, .config = clean, .ret = ret };
 
-        arena_defer(op->arena, unref, clean);
         return probe(&q, config, err);
 }
 

@@ -18,11 +18,6 @@
 #include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
 static int ssh_plan(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
@@ -45,16 +40,6 @@ static int ssh_plan(struct op *op, struct runtime *rt, const struct environment 
                 .has_world = true,
         };
         json_decref(own);
-        return 0;
-}
-
-static int place_document(struct op *op, const struct place *place, json_t **ret, struct err *err)
-{
-        int r = json_parse(place->config, strlen(place->config), ret, err);
-
-        if (r < 0)
-                return err_wrap(err, ERR_CORRUPT, "configuration of place %s", place->id);
-        arena_defer(op->arena, unref, *ret);
         return 0;
 }
 
@@ -99,7 +84,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         struct ssh_hello hello = { 0 };
         json_t *document = NULL, *config, *own;
         const char *api_url;
-        int r = place_document(op, place, &document, err);
+        int r = kind_place_config(op, place, &document, err);
 
         if (r < 0)
                 return r;
@@ -121,7 +106,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
                 .metadata = lease_metadata(config, &hello),
                 .config = json_to_arena(op->arena, own),
         };
-        arena_defer(op->arena, unref, ret->metadata);
+        (void)json_keep(op->arena, ret->metadata);
         if (api_url)
                 json_object_set_new(ret->metadata, "paperclipApiUrl", json_string(api_url));
         json_decref(own);
@@ -131,13 +116,10 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
 
 static bool is_plain(const struct place *place)
 {
-        json_t *document = NULL;
-        bool plain;
+        CLEAN(json_decrefp) json_t *document = NULL;
 
         (void)json_parse(place->config, strlen(place->config), &document, NULL);
-        plain = json_get_string(document, "plain") != NULL;
-        json_decref(document);
-        return plain;
+        return json_get_string(document, "plain") != NULL;
 }
 
 /* Listing */
@@ -220,10 +202,9 @@ static void ssh_describe(const struct place *place, const struct provider_lease 
 /* Using */
 
 static int ssh_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                       const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                       json_t **ret_realization, struct err *err)
+                       const struct lease *lease, json_t *workspace, json_t **ret, struct err *err)
 {
-        *ret_realization = realization_elsewhere(op, &kind_ssh, env, lease, workspace, ret_json);
+        *ret = realization_elsewhere(op, &kind_ssh, env, lease, workspace);
         return 0;
 }
 
@@ -280,7 +261,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         if (r >= 0)
                 r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
-                r = place_document(op, &place, &document, err);
+                r = kind_place_config(op, &place, &document, err);
         if (r < 0)
                 return r;
         variables = ssh_env_sanitize(env);
