@@ -26,6 +26,64 @@ static int close_place(struct call *c, struct err *err)
         return r;
 }
 
+static void put_leak(struct jw *w, const struct leak *leak)
+{
+        const struct place *p = leak->place;
+
+        jw_object(w);
+        jw_kstring(w, p ? "placeId" : "provider", p ? p->id : leak->provider);
+        if (p) {
+                jw_kstring(w, "environmentId", p->environment_id);
+                jw_kstring(w, "driver", p->driver);
+                jw_kstring(w, "provider", p->provider);
+                jw_kstring(w, "providerLeaseId", p->provider_lease_id);
+                jw_kstring(w, "state", p->state);
+                jw_ktime(w, "since", p->updated_at);
+        } else {
+                jw_kstring(w, "ownerTag", leak->tag);
+                jw_kstring(w, "description", leak->description);
+        }
+        if (p || leak->list == LEAKS_DUE) {
+                jw_kint(w, "attempts", p ? p->attempts : leak->attempts);
+                jw_kstring(w, "note", p ? p->note : leak->note);
+        }
+        jw_kstring(w, "nextStep", leak->next);
+        jw_object_end(w);
+}
+
+static int get_leaks(struct call *c, struct err *err)
+{
+        static const char *const names[] = { [LEAKS_UNKNOWN] = "unknown",
+                                             [LEAKS_MISSING] = "missing",
+                                             [LEAKS_UNCERTAIN] = "uncertain",
+                                             [LEAKS_DUE] = "cleanupDue" };
+        struct leaks leaks;
+        struct jw *w;
+        int r = leaks_find(c->op, c->rt, &leaks, err);
+
+        if (r < 0)
+                return r;
+        w = call_json(c);
+        jw_object(w);
+        jw_ktime(w, "checkedAt", clock_wall_us());
+        jw_kint(w, "total", (int64_t)leaks.n);
+        for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+                jw_key(w, names[k]);
+                jw_array(w);
+                for (size_t i = 0; i < leaks.n; i++)
+                        if (leaks.at[i].list == k)
+                                put_leak(w, &leaks.at[i]);
+                jw_array_end(w);
+        }
+        jw_key(w, "notListable");
+        jw_array(w);
+        for (size_t i = 0; i < leaks.n_not_listable; i++)
+                jw_string(w, leaks.not_listable[i]);
+        jw_array_end(w);
+        jw_object_end(w);
+        return 0;
+}
+
 /* Metrics */
 
 static void put_metric(struct buf *b, const char *name, const char *type, const char *help,
@@ -151,7 +209,7 @@ static int get_metrics(struct call *c, struct err *err)
 }
 
 const struct route routes_watch[] = {
-        { "GET", "/api/leaks", .write = leaks_report },
+        { "GET", "/api/leaks", .fn = get_leaks },
         { "POST", "/api/places/:id/close", .fn = close_place,
           .flags = ROUTE_RIGHTS_FIRST | ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES |
                    ROUTE_WHEN_FULL },

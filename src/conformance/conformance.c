@@ -1,3 +1,4 @@
+/* Which checks a provider must pass, in which order, and what is printed of each. */
 #define _GNU_SOURCE
 #include "conformance/conformance.h"
 

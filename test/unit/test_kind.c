@@ -161,7 +161,7 @@ static void test_a_new_kind_takes_work(void **state)
 static void test_a_new_kind_is_leased(void **state)
 {
         struct secret_world *w = *state;
-        CLEAN(buf_done) struct buf leaks = BUF_INIT;
+        struct leaks leaks;
         json_t *answer;
         const char *text;
         struct environment env = make_attic(w);
@@ -186,8 +186,9 @@ static void test_a_new_kind_is_leased(void **state)
 
         snprintf(attic.box, sizeof(attic.box), "%s", uuid_new().s); /* nobody knows it */
         w->rt->data_dir = w->t->dir;
-        assert_done(leaks_report(w->op, w->rt, &leaks, err));
-        assert_non_null(strstr(buf_str(&leaks), attic.box));
+        assert_done(leaks_find(w->op, w->rt, &leaks, err));
+        assert_int_equal(leaks.n, 1);
+        assert_string_equal(leaks.at[0].tag, attic.box);
 }
 
 #define WITH_ATTIC(fn) cmocka_unit_test_setup_teardown(fn, attic_setup, secret_world_teardown)

@@ -327,7 +327,7 @@ static bool reachable(const char *from, const char *to)
         for (size_t i = 0; i < n; i++) {
                 if (streq(seen[i], to))
                         return true;
-                for (const struct place_transition *t = place_transitions; t->to; t++) {
+                for (const struct transition *t = place_transitions; t->to; t++) {
                         bool known = false;
 
                         if (!t->from || !streq(t->from, seen[i]))

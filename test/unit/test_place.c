@@ -39,7 +39,7 @@ static void test_the_table(void **state)
                 }
         }
         assert_int_equal(place_transition_check("nonsense", PLACE_HELD, NULL), ERR_INTERNAL);
-        for (const struct place_transition *t = place_transitions; t->to; t++, n++)
+        for (const struct transition *t = place_transitions; t->to; t++, n++)
                 assert_true(t->why && *t->why);
         assert_int_equal(n, counted);
 }

@@ -67,7 +67,7 @@ static void test_shape_of_the_table(void **state)
         bool grew = true;
 
         (void)state;
-        for (const struct place_transition *t = place_transitions; t->to; t++) {
+        for (const struct transition *t = place_transitions; t->to; t++) {
                 assert_true(t->why && *t->why);
                 if (!t->from)
                         continue;

@@ -35,7 +35,7 @@ static void test_a_wrong_move_is_named(void **state)
         assert_string_equal(e.msg, "a run cannot go from done to preparing");
         assert_int_equal(run_transition_check(NULL, STEP_DONE, &e), ERR_INTERNAL);
         assert_string_equal(e.msg, "a run cannot go from nothing to done");
-        for (const struct run_transition *t = run_transitions; t->to; t++)
+        for (const struct transition *t = run_transitions; t->to; t++)
                 assert_true(t->why && *t->why);
 }
 

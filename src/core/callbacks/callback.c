@@ -107,7 +107,7 @@ void callback_serve(struct callback_host *host, int take_fd, uintptr_t number)
                 close(take_fd);
 }
 
-static void attach(struct channel *c, struct box *box)
+static void attach_channel(struct channel *c, struct box *box)
 {
         if (c->box || c->straight || c->closing || !box_tunnel(box))
                 return;
@@ -118,7 +118,7 @@ static void attach(struct channel *c, struct box *box)
 }
 
 /* `keep`: the box goes on listening, for the next request. */
-static void detach(struct channel *c, bool keep)
+static void detach_channel(struct channel *c, bool keep)
 {
         struct channel **at;
 
@@ -144,7 +144,7 @@ void box_callbacks_up(struct box *box)
         for (struct channel *c = host->channels; c; c = c->next) {
                 if (!streq(c->place_id, box->place_id))
                         continue;
-                attach(c, box);
+                attach_channel(c, box);
                 if (!box->has_tunnel)
                         tell_waiters(c, ERR_UNPROCESSABLE,
                                      "The box of the place is of a version that carries no "
@@ -157,7 +157,7 @@ void box_callbacks_end(struct box *box)
         while (box->channels) {
                 struct channel *c = box->channels;
 
-                detach(c, true);
+                detach_channel(c, true);
                 tell_waiters(c, ERR_UNREACHABLE, "The box of the place has ended.");
         }
 }
@@ -171,12 +171,12 @@ void callback_channel_free(struct channel *c)
         free(c);
 }
 
-static void drop(struct channel *c)
+static void drop_channel(struct channel *c)
 {
         struct callback_host *host = c->host;
         struct channel **at;
 
-        detach(c, false);
+        detach_channel(c, false);
         tell_waiters(c, ERR_CANCELLED, "The run has ended.");
         pthread_mutex_lock(&host->lock);
         for (at = &host->channels; *at != c; at = &(*at)->next)
@@ -193,10 +193,10 @@ static bool end_if_over(struct channel *c)
         int64_t now = clock_mono_ms();
 
         if (c->in_flight > 0 && now >= c->close_by_ms)
-                detach(c, false);
+                detach_channel(c, false);
         if (c->in_flight > 0 || now < c->last_answer_ms + LINGER_MS)
                 return false;
-        drop(c);
+        drop_channel(c);
         return true;
 }
 
@@ -367,7 +367,7 @@ static void serve_from(struct channel *c, struct kept_place *take_place, struct 
                 return;
         }
         add_waiter(c, promise);
-        attach(c, box);
+        attach_channel(c, box);
         if (box->phase != BOX_READY)
                 box_reach(box);
         else if (!box->has_tunnel)
@@ -462,11 +462,11 @@ void callback_host_free(struct callback_host *host)
                 return;
         host->rt->callbacks = NULL;
         callback_notes_finish(host);
-        /* drop() takes it out of the list, which the analyser does not see. */
+        /* drop_channel() takes it out of the list, which the analyser does not see. */
         /* NOLINTBEGIN(clang-analyzer-unix.Malloc) */
         while (host->channels) {
-                detach(host->channels, true);
-                drop(host->channels);
+                detach_channel(host->channels, true);
+                drop_channel(host->channels);
         }
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         uv_close((uv_handle_t *)&host->timer, timer_closed);

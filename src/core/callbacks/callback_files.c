@@ -117,9 +117,9 @@ static int queue_command_failed(const char *what, const char *printed, struct er
 }
 
 /* 0 when it could be run and its status was 0; what it printed is then in *ret_printed. */
-static int run(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *script,
-               const char *const *args, const char *input, const char **ret_printed,
-               struct err *err)
+static int run_script(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                      const char *script, const char *const *args, const char *input,
+                      const char **ret_printed, struct err *err)
 {
         const char *argv[10] = { "-c", script, "sh" };
         int64_t status = -1;
@@ -156,7 +156,7 @@ int queue_paths_of(struct op *op, const struct plugin_lease *l, const char *adap
 
 /* The program */
 
-static const struct embedded_file *program(void)
+static const struct embedded_file *bridge_program(void)
 {
         return &callback_programs[0];
 }
@@ -164,7 +164,7 @@ static const struct embedded_file *program(void)
 int queue_sync_program(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                        const struct queue_paths *paths, bool *ret_uploaded, struct err *err)
 {
-        const struct embedded_file *file = program();
+        const struct embedded_file *file = bridge_program();
         size_t size = sodium_base64_encoded_len(file->len, sodium_base64_VARIANT_ORIGINAL);
         CLEAN(cleanup_free) char *text = xcalloc(1, size);
         unsigned char sum[crypto_hash_sha256_BYTES];
@@ -177,7 +177,7 @@ int queue_sync_program(struct op *op, struct runtime *rt, const struct plugin_le
         sodium_bin2hex(hex, sizeof(hex), sum, sizeof(sum));
         sodium_bin2base64(text, size, (const unsigned char *)file->data, file->len,
                           sodium_base64_VARIANT_ORIGINAL);
-        r = run(op, rt, l, sync_script, args, text, &printed, err);
+        r = run_script(op, rt, l, sync_script, args, text, &printed, err);
         *ret_uploaded = r >= 0 && strstr(printed, "{\"uploaded\":true}");
         if (r >= 0 && !*ret_uploaded && !strstr(printed, "{\"uploaded\":false}"))
                 r = queue_command_failed("The callback bridge could not be brought", printed, err);
@@ -227,7 +227,7 @@ int queue_start(struct op *op, struct runtime *rt, const struct plugin_lease *l,
         add_variable(&variables, "PAPERCLIP_BRIDGE_QUEUE_DIR", paths->queue);
         add_variable(&variables, "PAPERCLIP_BRIDGE_TOKEN", token);
         add_variable(&variables, "PAPERCLIP_BRIDGE_PORT", number);
-        r = run(op, rt, l, start_script, args, buf_str(&variables), &printed, err);
+        r = run_script(op, rt, l, start_script, args, buf_str(&variables), &printed, err);
         return r < 0 ? r : read_ready(printed, ret_port, err);
 }
 
@@ -269,7 +269,7 @@ int queue_take_turn(struct op *op, struct runtime *rt, const struct plugin_lease
         const char *const args[] = { paths->queue, name, rounds, turn->is_forced ? "force" : "",
                                      limit,        NULL };
         const char *printed;
-        int r = run(op, rt, l, turn_script, args, turn->answer, &printed, err);
+        int r = run_script(op, rt, l, turn_script, args, turn->answer, &printed, err);
 
         if (r >= 0 && turn->id && !strstr(printed, "{\"wrote\":"))
                 r = err_set(err, ERR_PROVIDER, "An answer could not be written: %.300s", printed);
@@ -284,7 +284,7 @@ int queue_refuse_new(struct op *op, struct runtime *rt, const struct plugin_leas
         const char *const args[] = { paths->queue, NULL };
         const char *printed;
 
-        return run(op, rt, l, refuse_script, args, NULL, &printed, err);
+        return run_script(op, rt, l, refuse_script, args, NULL, &printed, err);
 }
 
 int queue_stop(struct op *op, struct runtime *rt, const struct plugin_lease *l,
@@ -293,7 +293,7 @@ int queue_stop(struct op *op, struct runtime *rt, const struct plugin_lease *l,
         const char *const args[] = { paths->queue, NULL };
         const char *printed;
 
-        return run(op, rt, l, stop_script, args, NULL, &printed, err);
+        return run_script(op, rt, l, stop_script, args, NULL, &printed, err);
 }
 
 /* Files as messages */

@@ -17,7 +17,7 @@ struct callback_pass {
         char path[NOTE_PATH_MAX + 1];
 };
 
-static void refuse(struct callback_refusal *why, int status, const char *text)
+static void refuse_request(struct callback_refusal *why, int status, const char *text)
 {
         why->status = status;
         snprintf(why->text, sizeof(why->text), "%s", text);
@@ -72,7 +72,7 @@ static bool request_fits(struct channel *c, const struct callback_head *head,
 
         why->status = 0;
         if (problem) {
-                refuse(why, 400, problem);
+                refuse_request(why, 400, problem);
         } else if (!callback_route_allowed(head->method, head->path)) {
                 kind = REFUSED_ROUTE;
                 why->status = 403;
@@ -80,7 +80,7 @@ static bool request_fits(struct channel *c, const struct callback_head *head,
                          head->path);
         } else if (!streq(head->method, "GET") && !has_json(head->content_type)) {
                 kind = REFUSED_TYPE;
-                refuse(why, 415, "Bridge only accepts JSON request bodies.");
+                refuse_request(why, 415, "Bridge only accepts JSON request bodies.");
         }
         if (why->status)
                 log_once(c, kind, why);
@@ -97,20 +97,20 @@ static struct channel *find_via(struct callback_host *host, const void *via)
 }
 
 /* Whether the request shows the channel's token, and whether there is room for it. */
-static bool admits(struct channel *c, const struct callback_head *head,
-                   struct callback_refusal *why)
+static bool gate_admits(struct channel *c, const struct callback_head *head,
+                        struct callback_refusal *why)
 {
         enum refusal kind;
 
         if (c->closing || !token_fits(c, head->authorization)) {
                 kind = REFUSED_TOKEN;
-                refuse(why, 401, "Invalid bridge token.");
+                refuse_request(why, 401, "Invalid bridge token.");
         } else if (c->in_flight >= CALLBACK_IN_FLIGHT) {
                 kind = REFUSED_FULL;
-                refuse(why, 503, CALLBACK_TEXT_FULL);
+                refuse_request(why, 503, CALLBACK_TEXT_FULL);
         } else if (!rate_allows(c)) {
                 kind = REFUSED_RATE;
-                refuse(why, 429, "Too many requests from this run; slow down.");
+                refuse_request(why, 429, "Too many requests from this run; slow down.");
         } else {
                 return true;
         }
@@ -126,10 +126,10 @@ struct callback_pass *callback_enter(struct callback_host *host, const void *via
         struct callback_pass *pass;
 
         if (!c) {
-                refuse(ret_why, 401, "Invalid bridge token.");
+                refuse_request(ret_why, 401, "Invalid bridge token.");
                 return NULL;
         }
-        if (!admits(c, head, ret_why))
+        if (!gate_admits(c, head, ret_why))
                 return NULL;
         atomic_fetch_add(&c->count, 1);
         if (!request_fits(c, head, ret_why)) {

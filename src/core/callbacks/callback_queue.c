@@ -91,8 +91,8 @@ static int connect_channel(struct callback_queue *q, int *ret_fd, struct err *er
 }
 
 /* 1 when fd is ready. */
-static int await(struct callback_queue *q, const struct op *op, int fd, short events,
-                 struct err *err)
+static int await_socket(struct callback_queue *q, const struct op *op, int fd, short events,
+                        struct err *err)
 {
         int r;
 
@@ -119,7 +119,7 @@ static int send_all(struct callback_queue *q, const struct op *op, int fd, const
                 }
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
                         return 0; /* refused before it was read: there is an answer */
-                r = await(q, op, fd, POLLOUT, err);
+                r = await_socket(q, op, fd, POLLOUT, err);
                 if (r < 0)
                         return r;
         }
@@ -143,7 +143,7 @@ static int read_all(struct callback_queue *q, const struct op *op, int fd, struc
                 }
                 if (n == 0 || (errno != EAGAIN && errno != EINTR))
                         return 0;
-                r = await(q, op, fd, POLLIN, err);
+                r = await_socket(q, op, fd, POLLIN, err);
                 if (r < 0)
                         return r;
         }
@@ -168,7 +168,8 @@ static int put_through(struct callback_queue *q, const struct op *op, const stru
                      : queue_answer_text(q->answer_id, buf_str(&reply), reply.len, &q->answer, err);
 }
 
-static void handle(struct callback_queue *q, const struct op *op, const struct queue_turn *turn)
+static void handle_request(struct callback_queue *q, const struct op *op,
+                           const struct queue_turn *turn)
 {
         CLEAN(err_done) struct err err = { 0 };
         int r;
@@ -193,8 +194,8 @@ static void handle(struct callback_queue *q, const struct op *op, const struct q
 /* Turns */
 
 /* Read the lease as it is now; ERR_NOT_FOUND when it is over. */
-static int load(struct callback_queue *q, struct op *op, struct lease_record *record,
-                struct plugin_lease *l, struct queue_paths *paths, struct err *err)
+static int load_lease(struct callback_queue *q, struct op *op, struct lease_record *record,
+                      struct plugin_lease *l, struct queue_paths *paths, struct err *err)
 {
         int r = lease_load(op, q->rt, q->lease_id, record, err);
 
@@ -212,7 +213,7 @@ static int take_turn(struct callback_queue *q, struct op *op, struct err *err)
         struct lease_record record;
         struct plugin_lease l;
         struct queue_paths paths;
-        int r = load(q, op, &record, &l, &paths, err);
+        int r = load_lease(q, op, &record, &l, &paths, err);
 
         if (r < 0)
                 return r;
@@ -232,7 +233,7 @@ static int take_turn(struct callback_queue *q, struct op *op, struct err *err)
         q->has_answer = false;
         q->failures = 0;
         if (turn.ret_id)
-                handle(q, op, &turn);
+                handle_request(q, op, &turn);
         else if (is_closing(q))
                 return 0;
         return q->left < LEFT_MAX;
@@ -280,7 +281,7 @@ static void stop_gateway(struct callback_queue *q)
         struct queue_paths paths;
 
         arena_init(&arena);
-        if (load(q, &op, &record, &l, &paths, NULL) >= 0)
+        if (load_lease(q, &op, &record, &l, &paths, NULL) >= 0)
                 (void)queue_stop(&op, q->rt, &l, &paths, NULL);
         arena_done(&arena);
 }
@@ -292,7 +293,7 @@ static void over_on_loop(struct letter *letter)
         q->over(q->ctx);
 }
 
-static void *work(void *arg)
+static void *queue_work(void *arg)
 {
         struct callback_queue *q = arg;
 
@@ -330,7 +331,7 @@ int queue_run(struct callback_queue *q, uintptr_t number, void (*over)(void *ctx
         q->number = number;
         q->over = over;
         q->ctx = ctx;
-        r = pthread_create(&q->thread, NULL, work, q);
+        r = pthread_create(&q->thread, NULL, queue_work, q);
         if (r != 0)
                 return err_sys(err, ERR_BUSY, r, "start a thread");
         q->runs = true;

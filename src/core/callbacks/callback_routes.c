@@ -149,7 +149,7 @@ static bool segment_fits(struct span want, struct span s)
         return want.len == s.len && memcmp(want.at, s.at, s.len) == 0;
 }
 
-static bool fits(const char *pattern, const char *path)
+static bool route_fits(const char *pattern, const char *path)
 {
         struct span want, s;
 
@@ -162,7 +162,7 @@ static bool fits(const char *pattern, const char *path)
 bool callback_route_allowed(const char *method, const char *path)
 {
         for (size_t i = 0; i < ARRAY_LEN(rules); i++)
-                if (streq(rules[i].method, method) && fits(rules[i].pattern, path))
+                if (streq(rules[i].method, method) && route_fits(rules[i].pattern, path))
                         return true;
         return false;
 }

@@ -26,17 +26,42 @@ struct world {
         struct arena *arena;
         const char *node;
         struct found *things;
-        size_t n;
+        size_t n, room;
 };
 
 struct survey {
         struct op *op;
         struct runtime *rt;
         struct world world;
-        struct place *places;
-        size_t n_places;
-        json_t *unknown, *missing, *uncertain, *due, *not_listable;
+        struct leaks *ret;
 };
+
+static void add_leak(struct survey *s, struct leak leak)
+{
+        struct leaks *l = s->ret;
+
+        l->at = arena_more(s->op->arena, l->at, l->n, &l->room, sizeof(*l->at));
+        l->at[l->n++] = leak;
+}
+
+static bool is_not_listable(const struct survey *s, const char *name)
+{
+        for (size_t i = 0; i < s->ret->n_not_listable; i++)
+                if (streq(s->ret->not_listable[i], name))
+                        return true;
+        return false;
+}
+
+static void note_not_listable(struct survey *s, const char *name)
+{
+        struct leaks *l = s->ret;
+
+        if (is_not_listable(s, name))
+                return;
+        l->not_listable = arena_more(s->op->arena, l->not_listable, l->n_not_listable,
+                                     &l->room_not_listable, sizeof(*l->not_listable));
+        l->not_listable[l->n_not_listable++] = name;
+}
 
 static struct found *find_thing(struct world *w, const char *tag)
 {
@@ -54,7 +79,7 @@ static int note_thing(void *ctx, const struct kind_thing *thing)
 
         if ((thing->node && !streq(thing->node, w->node)) || find_thing(w, thing->owner_tag))
                 return 0;
-        w->things = xrealloc(w->things, (w->n + 1) * sizeof(*w->things));
+        w->things = arena_more(w->arena, w->things, w->n, &w->room, sizeof(*w->things));
         w->things[w->n++] =
                 (struct found){ arena_strdup(w->arena, thing->provider),
                                 arena_strdup(w->arena, thing->owner_tag),
@@ -62,25 +87,8 @@ static int note_thing(void *ctx, const struct kind_thing *thing)
         return 0;
 }
 
-static bool is_named(const json_t *names, const char *name)
-{
-        json_t *known;
-        size_t i;
-
-        json_array_foreach(names, i, known) if (streq(json_string_value(known), name)) return true;
-        return false;
-}
-
 /* A kind whose provider does not answer must not hide what the others have: it counts as one that
  * cannot list now, and the report names it. */
-static void note_silent_kind(struct survey *s, const struct kind *kind, const char *why)
-{
-        log_warn("a driver could not list what it runs", LOG_S("driver", kind->driver),
-                 LOG_S("error", why));
-        if (!is_named(s->not_listable, kind->driver))
-                json_array_append_new(s->not_listable, json_string(kind->driver));
-}
-
 static int list_world(struct survey *s, struct world *w, struct err *err)
 {
         for (const struct kind *const *k = s->rt->kinds; *k; k++) {
@@ -91,140 +99,58 @@ static int list_world(struct survey *s, struct world *w, struct err *err)
                 r = op_check(s->op, err);
                 if (r < 0)
                         return r;
-                note_silent_kind(s, *k, err ? err->msg : "");
+                log_warn("a driver could not list what it runs", LOG_S("driver", (*k)->driver),
+                         LOG_S("error", err ? err->msg : ""));
+                note_not_listable(s, (*k)->driver);
                 err_clear(err);
         }
         return 0;
 }
 
-static int add_place(void *ctx, const struct place *place)
-{
-        struct survey *s = ctx;
-
-        s->places = xrealloc(s->places, (s->n_places + 1) * sizeof(*s->places));
-        s->places[s->n_places++] = *place;
-        return 0;
-}
-
-static int read_places(struct db *db, void *arg, struct err *err)
-{
-        struct survey *s = arg;
-
-        return places_living(db, NULL, s->op->arena, add_place, s, err);
-}
-
-static json_t *describe_place(const struct place *p, const char *next)
-{
-        char since[ISO_TIME_LEN + 1];
-
-        clock_iso(p->updated_at, since);
-        return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:o, s:s}", "placeId", p->id,
-                         "environmentId", p->environment_id, "driver", p->driver, "provider",
-                         json_string_or_null(p->provider), "providerLeaseId",
-                         json_string_or_null(p->provider_lease_id), "state", p->state, "since",
-                         since, "attempts", (json_int_t)p->attempts, "note",
-                         json_string_or_null(p->note), "nextStep", next);
-}
-
-/* Whether the world has to have something for the place. */
-static bool must_exist(const struct survey *s, const struct place *p)
-{
-        const struct kind *kind = kind_of_place(s->rt, p);
-
-        return p->has_world && kind && !kind->makes_world_lazily &&
-               (streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY));
-}
-
-static bool can_list(const struct survey *s, const struct place *p)
-{
-        const struct kind *kind = kind_of_place(s->rt, p);
-
-        if (!kind_can_find(s->rt, p) || is_named(s->not_listable, kind->driver))
-                return false;
-        return !kind->is_only_rows || !kind->is_only_rows(s->rt);
-}
-
-static void note_not_listable(struct survey *s, const struct place *p)
-{
-        const char *name = p->provider ? p->provider : p->driver;
-
-        if (!is_named(s->not_listable, name))
-                json_array_append_new(s->not_listable, json_string(name));
-}
-
-struct recheck {
-        struct survey *s;
-        const struct place *place;
-        bool same;
-};
-
-static int read_again(struct db *db, void *arg, struct err *err)
-{
-        struct recheck *q = arg;
-        struct place now;
-        int r = places_get(db, q->place->id, q->s->op->arena, &now, err);
-
-        q->same = r >= 0 && now.epoch == q->place->epoch;
-        return r == ERR_NOT_FOUND ? 0 : r;
-}
-
-/* The row was read first and the world afterwards. If the row is still the same, the thing is
- * missing although it should exist. */
-static int check_missing(struct survey *s, const struct place *p, struct err *err)
-{
-        struct recheck q = { s, p, false };
-        int r = store_read(s->op, s->rt->store, read_again, &q, err);
-
-        if (r >= 0 && q.same)
-                json_array_append_new(
-                        s->missing, describe_place(p, "release its lease; nothing is left to clean "
-                                                      "up"));
-        return r;
-}
-
 static int judge_place(struct survey *s, const struct place *p, struct err *err)
 {
+        const struct kind *kind = kind_of_place(s->rt, p);
         struct found *thing = find_thing(&s->world, p->id);
+        bool can_list = kind && kind->list && !is_not_listable(s, kind->driver) &&
+                        (!kind->is_only_rows || !kind->is_only_rows(s->rt));
+        struct place now;
+        int r = 0;
 
         if (thing)
                 thing->named = true;
-        if (p->has_world && !can_list(s, p))
-                note_not_listable(s, p);
-        if (place_is_foreign(s->rt, p))
-                json_array_append_new(
-                        s->uncertain,
-                        describe_place(p, arena_printf(s->op->arena,
-                                                       "it is node %s's: leave it alone. When that "
-                                                       "one is gone for good: `berth leaks close "
-                                                       "--take-over` ends it, `berth leaks forget` "
-                                                       "drops the record",
-                                                       p->owner_node)));
-        else if (streq(p->state, PLACE_UNCERTAIN))
-                json_array_append_new(s->uncertain,
-                                      describe_place(p, "look at the provider; then `berth leaks "
-                                                        "close` or `berth leaks forget`"));
-        else if (streq(p->state, PLACE_CLOSING) && p->attempts > 0)
-                json_array_append_new(s->due,
-                                      describe_place(p, "it is tried again by itself; `berth leaks "
-                                                        "close` tries now"));
-        else if (must_exist(s, p) && !thing && can_list(s, p))
-                return check_missing(s, p, err);
-        return 0;
-}
-
-struct tag_check {
-        struct survey *s;
-        const char *tag;
-        bool living;
-};
-
-static int read_tag(struct db *db, void *arg, struct err *err)
-{
-        struct tag_check *q = arg;
-        struct place p;
-        int r = places_get(db, q->tag, q->s->op->arena, &p, err);
-
-        q->living = r >= 0 && !streq(p.state, PLACE_GONE);
+        if (p->has_world && !can_list)
+                note_not_listable(s, p->provider ? p->provider : p->driver);
+        if (place_is_foreign(s->rt, p)) {
+                add_leak(s, (struct leak){
+                                    .list = LEAKS_UNCERTAIN,
+                                    .place = p,
+                                    .next = arena_printf(
+                                            s->op->arena,
+                                            "it is node %s's: leave it alone. When that one is "
+                                            "gone for good: `berth leaks close --take-over` ends "
+                                            "it, `berth leaks forget` drops the record",
+                                            p->owner_node) });
+        } else if (streq(p->state, PLACE_UNCERTAIN)) {
+                add_leak(s, (struct leak){ .list = LEAKS_UNCERTAIN,
+                                           .place = p,
+                                           .next = "look at the provider; then `berth leaks close` "
+                                                   "or `berth leaks forget`" });
+        } else if (streq(p->state, PLACE_CLOSING) && p->attempts > 0) {
+                add_leak(s, (struct leak){ .list = LEAKS_DUE,
+                                           .place = p,
+                                           .next = "it is tried again by itself; `berth leaks "
+                                                   "close` tries now" });
+        } else if (p->has_world && can_list && !thing && !kind->makes_world_lazily &&
+                   (streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY))) {
+                /* The row was read first and the world afterwards. If the row is still the same,
+                 * the thing is missing although it should exist. */
+                r = place_load(s->op, s->rt, p->id, &now, err);
+                if (r >= 0 && now.epoch == p->epoch)
+                        add_leak(s, (struct leak){ .list = LEAKS_MISSING,
+                                                   .place = p,
+                                                   .next = "release its lease; nothing is left to "
+                                                           "clean up" });
+        }
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 
@@ -233,22 +159,25 @@ static int read_tag(struct db *db, void *arg, struct err *err)
 static int check_unknown(struct survey *s, const struct found *thing, struct err *err)
 {
         struct world again = { .arena = s->op->arena, .node = s->rt->node.id.s };
-        struct tag_check q = { s, thing->tag, false };
-        int r = store_read(s->op, s->rt->store, read_tag, &q, err);
+        struct place now;
+        int r = place_load(s->op, s->rt, thing->tag, &now, err);
 
-        if (r >= 0 && !q.living)
+        if (r >= 0 && !streq(now.state, PLACE_GONE))
+                return 0;
+        if (r >= 0 || r == ERR_NOT_FOUND)
                 r = list_world(s, &again, err);
-        if (r >= 0 && !q.living && find_thing(&again, thing->tag))
-                json_array_append_new(
-                        s->unknown,
-                        json_pack("{s:s, s:s, s:s, s:s}", "provider", thing->provider, "ownerTag",
-                                  thing->tag, "description", thing->description, "nextStep",
-                                  thing->says_node
-                                          ? "nothing here names it; remove it at the provider"
-                                          : "nothing here names it, and it does not say which node "
-                                            "had it made: leave it alone unless no other daemon "
-                                            "uses the host"));
-        free(again.things);
+        if (r >= 0 && find_thing(&again, thing->tag))
+                add_leak(s, (struct leak){
+                                    .list = LEAKS_UNKNOWN,
+                                    .provider = thing->provider,
+                                    .tag = thing->tag,
+                                    .description = thing->description,
+                                    .next = thing->says_node
+                                                    ? "nothing here names it; remove it at the "
+                                                      "provider"
+                                                    : "nothing here names it, and it does not say "
+                                                      "which node had it made: leave it alone "
+                                                      "unless no other daemon uses the host" });
         return r;
 }
 
@@ -310,129 +239,87 @@ int row_files_unnamed(struct db *db, const struct row_files *files, const char *
 struct files_survey {
         struct survey *s;
         const struct row_files *files;
-        char **names;
 };
 
 static void add_unnamed_files(void *ctx, const char *name)
 {
         struct files_survey *f = ctx;
-        const char *path =
-                arena_printf(f->s->op->arena, "%s/%s/%s", f->s->rt->data_dir, f->files->dir, name);
 
-        json_array_append_new(f->s->unknown,
-                              json_pack("{s:s, s:s, s:s, s:s}", "provider", "files", "ownerTag",
-                                        name, "description", path, "nextStep",
-                                        "no record names this directory; look into it, then remove "
-                                        "it"));
-}
-
-static int read_unnamed_files(struct db *db, void *arg, struct err *err)
-{
-        struct files_survey *f = arg;
-
-        return row_files_unnamed(db, f->files, f->s->rt->data_dir, f->names, f->s->op->arena,
-                                 add_unnamed_files, f, err);
+        add_leak(f->s, (struct leak){ .list = LEAKS_UNKNOWN,
+                                      .provider = "files",
+                                      .tag = name,
+                                      .description =
+                                              arena_printf(f->s->op->arena, "%s/%s/%s",
+                                                           f->s->rt->data_dir, f->files->dir, name),
+                                      .next = "no record names this directory; look into it, then "
+                                              "remove it" });
 }
 
 static int add_failed_removal(void *ctx, const struct output_to_remove *row)
 {
-        struct survey *s = ctx;
-
         if (row->attempts > 0)
-                json_array_append_new(
-                        s->due,
-                        json_pack("{s:s, s:s, s:s, s:I, s:o, s:s}", "provider", "files", "ownerTag",
-                                  row->execution_id, "description",
-                                  "output of a command that is no longer recorded", "attempts",
-                                  (json_int_t)row->attempts, "note", json_string_or_null(row->note),
-                                  "nextStep", "it is tried again by itself"));
+                add_leak(ctx, (struct leak){ .list = LEAKS_DUE,
+                                             .provider = "files",
+                                             .tag = row->execution_id,
+                                             .description = "output of a command that is no "
+                                                            "longer recorded",
+                                             .attempts = row->attempts,
+                                             .note = row->note,
+                                             .next = "it is tried again by itself" });
         return 0;
-}
-
-static int read_failed_removals(struct db *db, void *arg, struct err *err)
-{
-        struct survey *s = arg;
-
-        return outputs_to_remove(db, INT64_MAX, s->op->arena, add_failed_removal, s, err);
 }
 
 static int survey_files(struct survey *s, struct err *err)
 {
-        int r = store_read(s->op, s->rt->store, read_failed_removals, s, err);
+        CLEAN(store_read_end) struct db *removals = NULL;
+        struct op *op = s->op;
+        int r = store_read_begin(op, s->rt->store, &removals, err);
 
+        if (r >= 0)
+                r = outputs_to_remove(removals, INT64_MAX, op->arena, add_failed_removal, s, err);
+        store_read_end(&removals);
         for (size_t i = 0; r >= 0 && s->rt->data_dir && i < N_ROW_FILES; i++) {
-                struct files_survey f = { s, &row_files[i], NULL };
+                CLEAN(store_read_end) struct db *db = NULL;
+                struct files_survey f = { s, &row_files[i] };
+                char **names;
 
-                if (row_files_list(f.files, s->rt->data_dir, s->op->arena, &f.names, err) >= 0) {
-                        r = store_read(s->op, s->rt->store, read_unnamed_files, &f, err);
+                if (row_files_list(f.files, s->rt->data_dir, op->arena, &names, err) < 0) {
+                        log_warn("a directory of the data directory cannot be listed",
+                                 LOG_S("error", err ? err->msg : ""));
+                        err_clear(err);
+                        note_not_listable(s, f.files->dir);
                         continue;
                 }
-                log_warn("a directory of the data directory cannot be listed",
-                         LOG_S("error", err ? err->msg : ""));
-                err_clear(err);
-                json_array_append_new(s->not_listable, json_string(f.files->dir));
+                r = store_read_begin(op, s->rt->store, &db, err);
+                if (r >= 0)
+                        r = row_files_unnamed(db, f.files, s->rt->data_dir, names, op->arena,
+                                              add_unnamed_files, &f, err);
         }
         return r;
 }
 
-static int run_survey(struct survey *s, struct err *err)
+int leaks_find(struct op *op, struct runtime *rt, struct leaks *ret, struct err *err)
 {
-        int r = store_read(s->op, s->rt->store, read_places, s, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct survey s = { .op = op,
+                            .rt = rt,
+                            .world = { .arena = op->arena, .node = rt->node.id.s },
+                            .ret = ret };
+        struct place *places;
+        int n, r = access_admin(op->actor, "Instance admin access required", err);
 
+        *ret = (struct leaks){ 0 };
         if (r >= 0)
-                r = list_world(s, &s->world, err);
-        for (size_t i = 0; r >= 0 && i < s->n_places; i++)
-                r = judge_place(s, &s->places[i], err);
-        for (size_t i = 0; r >= 0 && i < s->world.n; i++)
-                if (!s->world.things[i].named)
-                        r = check_unknown(s, &s->world.things[i], err);
-        return r < 0 ? r : survey_files(s, err);
-}
-
-static void write_report(struct buf *b, const struct survey *s)
-{
-        size_t total = json_array_size(s->unknown) + json_array_size(s->missing) +
-                       json_array_size(s->uncertain) + json_array_size(s->due);
-        struct jw w;
-
-        jw_init(&w, b);
-        jw_object(&w);
-        jw_ktime(&w, "checkedAt", clock_wall_us());
-        jw_kint(&w, "total", (int64_t)total);
-        jw_kvalue(&w, "unknown", s->unknown);
-        jw_kvalue(&w, "missing", s->missing);
-        jw_kvalue(&w, "uncertain", s->uncertain);
-        jw_kvalue(&w, "cleanupDue", s->due);
-        jw_kvalue(&w, "notListable", s->not_listable);
-        jw_object_end(&w);
-}
-
-int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err)
-{
-        struct survey s = {
-                .op = op,
-                .rt = rt,
-                .world = { .arena = op->arena, .node = rt->node.id.s },
-                .unknown = json_array(),
-                .missing = json_array(),
-                .uncertain = json_array(),
-                .due = json_array(),
-                .not_listable = json_array(),
-        };
-        int r = access_admin(op->actor, "Instance admin access required", err);
-
-        if (r >= 0)
-                r = run_survey(&s, err);
-        if (r >= 0)
-                write_report(ret_json, &s);
-        json_decref(s.unknown);
-        json_decref(s.missing);
-        json_decref(s.uncertain);
-        json_decref(s.due);
-        json_decref(s.not_listable);
-        free(s.places);
-        free(s.world.things);
-        return r;
+                r = store_read_begin(op, rt->store, &db, err);
+        n = r < 0 ? r : places_of_environment(db, NULL, op->arena, &places, err);
+        store_read_end(&db);
+        r = n < 0 ? n : list_world(&s, &s.world, err);
+        for (int i = 0; r >= 0 && i < n; i++)
+                r = judge_place(&s, &places[i], err);
+        for (size_t i = 0; r >= 0 && i < s.world.n; i++)
+                if (!s.world.things[i].named)
+                        r = check_unknown(&s, &s.world.things[i], err);
+        return r < 0 ? r : survey_files(&s, err);
 }
 
 /* Decisions */
@@ -461,7 +348,7 @@ static int decide_foreign(struct db *db, struct decision *d, struct err *err)
         return 0;
 }
 
-static int decide(struct db *db, void *arg, struct err *err)
+static int write_decision(struct db *db, void *arg, struct err *err)
 {
         struct decision *d = arg;
         const struct kind *kind;
@@ -515,7 +402,7 @@ int leaks_close(struct op *op, struct runtime *rt, const char *place_id, bool ta
 
         FAULT("leaks.close.before");
         if (r >= 0)
-                r = store_write(op, rt->store, decide, &d, err);
+                r = store_write(op, rt->store, write_decision, &d, err);
         FAULT("leaks.close.after");
         return r < 0 ? r : lease_finish_closing(op, rt, &d.place, err);
 }
@@ -532,7 +419,7 @@ int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct
         if (r < 0)
                 return r;
         FAULT("leaks.forget.before");
-        r = store_write(op, rt->store, decide, &d, err);
+        r = store_write(op, rt->store, write_decision, &d, err);
         FAULT("leaks.forget.after");
         return r;
 }

@@ -14,10 +14,29 @@
 
 #include "codec/json.h"
 #include "core/runtime.h"
+#include "store/places.h"
 #include "store/rows_check.h"
 
-/* The document of GET /api/leaks. */
-int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+enum leaks_list { LEAKS_UNKNOWN, LEAKS_MISSING, LEAKS_UNCERTAIN, LEAKS_DUE };
+
+struct leak {
+        enum leaks_list list;
+        const struct place *place;                /* NULL: it is not about a row of a place */
+        const char *provider, *tag, *description; /* then */
+        int64_t attempts;                         /* then, and on the list of what is due */
+        const char *note;
+        const char *next; /* what an operator can do */
+};
+
+/* In the operation's arena. */
+struct leaks {
+        struct leak *at;
+        size_t n, room;
+        const char **not_listable; /* drivers, providers and directories */
+        size_t n_not_listable, room_not_listable;
+};
+
+int leaks_find(struct op *op, struct runtime *rt, struct leaks *ret, struct err *err);
 
 /* Files that belong to rows: a directory of the data directory, whose entries are named by the
  * rows' ids. */

@@ -8,53 +8,41 @@ bool lease_is_living(const struct lease *lease)
         return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
 }
 
-/* A string member of the lease's metadata, in the arena. */
-static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
-{
-        json_t *metadata = NULL;
-        const char *value = NULL;
-
-        if (lease->metadata &&
-            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) >= 0)
-                value = arena_strdup(arena, json_get_string(metadata, key));
-        json_decref(metadata);
-        return value;
-}
-
 void lease_record_fill(struct lease_record *record, struct arena *arena)
 {
-        record->workspace_mode = metadata_string(&record->lease, "executionWorkspaceMode", arena);
+        record->workspace_mode = json_get_string(json_from_text(arena, record->lease.metadata),
+                                                 "executionWorkspaceMode");
 }
 
 const char *lease_driver_key(const struct lease_record *record, struct arena *arena)
 {
-        const char *recorded = metadata_string(&record->lease, "driver", arena);
+        const char *recorded =
+                json_get_string(json_from_text(arena, record->lease.metadata), "driver");
 
         return recorded ? recorded : record->env.driver;
-}
-
-const struct kind *lease_find_kind(const struct runtime *rt, const struct lease_record *record)
-{
-        const struct kind *found;
-        struct arena arena;
-
-        arena_init(&arena);
-        found = kind_find(rt, lease_driver_key(record, &arena), record->lease.provider);
-        arena_done(&arena);
-        return found;
 }
 
 int lease_kind(const struct runtime *rt, const struct lease_record *record, const struct kind **ret,
                struct err *err)
 {
         struct arena arena;
+        const char *driver;
         int r;
 
-        *ret = lease_find_kind(rt, record);
         arena_init(&arena);
-        r = kind_required(*ret, lease_driver_key(record, &arena), err);
+        driver = lease_driver_key(record, &arena);
+        *ret = kind_find(rt, driver, record->lease.provider);
+        r = kind_required(*ret, driver, err);
         arena_done(&arena);
         return r;
+}
+
+const struct kind *lease_find_kind(const struct runtime *rt, const struct lease_record *record)
+{
+        const struct kind *found;
+
+        (void)lease_kind(rt, record, &found, NULL);
+        return found;
 }
 
 int lease_record_get(struct db *db, const char *lease_id, struct arena *arena,

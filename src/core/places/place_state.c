@@ -1,7 +1,7 @@
 /* The table of allowed moves between states of a place. */
 #include "core/places/place_state.h"
 
-const struct place_transition place_transitions[] = {
+const struct transition place_transitions[] = {
         { NULL, PLACE_INTENDED, "the provider is about to be asked" },
         { NULL, PLACE_HELD, "nothing outside the database is needed for it" },
         { PLACE_INTENDED, PLACE_HELD, "the provider opened it and a lease names it" },
@@ -21,16 +21,10 @@ const struct place_transition place_transitions[] = {
         { NULL, NULL, NULL },
 };
 
-static bool same(const char *a, const char *b)
-{
-        return a == b || (a && b && streq(a, b));
-}
-
 int place_transition_check(const char *from, const char *to, struct err *err)
 {
-        for (const struct place_transition *t = place_transitions; t->to; t++)
-                if (same(t->from, from) && same(t->to, to))
-                        return 0;
+        if (transition_exists(place_transitions, from, to))
+                return 0;
         return err_set(err, ERR_INTERNAL, "a place cannot go from %s to %s",
                        from ? from : "nothing", to);
 }

@@ -14,6 +14,7 @@
 #define BERTH_CORE_PLACE_STATE_H
 
 #include "base/err.h"
+#include "core/transition.h"
 
 #define PLACE_INTENDED  "intended"
 #define PLACE_READY     "ready"
@@ -22,14 +23,8 @@
 #define PLACE_GONE      "gone"
 #define PLACE_UNCERTAIN "uncertain"
 
-struct place_transition {
-        const char *from; /* NULL: the row is new */
-        const char *to;
-        const char *why;
-};
-
-/* All allowed moves; ended by a NULL `to`. */
-extern const struct place_transition place_transitions[];
+/* All allowed moves. */
+extern const struct transition place_transitions[];
 
 /* 0, or ERR_INTERNAL: asking for a move that does not exist is a bug of ours. */
 int place_transition_check(const char *from, const char *to, struct err *err);

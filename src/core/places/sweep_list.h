@@ -16,6 +16,17 @@ struct sweep_list {
 #define SWEEP_NOWHERE ""
 
 /* environment_id NULL: SWEEP_NOWHERE. */
-void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id);
+static inline void sweep_list_add(struct sweep_list *list, const char *environment_id,
+                                  const char *company_id)
+{
+        const char *id = environment_id ? environment_id : SWEEP_NOWHERE;
+
+        for (size_t i = 0; i < list->n; i++)
+                if (streq(list->at[i].environment_id, id))
+                        return;
+        list->at = arena_more(list->arena, list->at, list->n, &list->room, sizeof(*list->at));
+        list->at[list->n++] = (struct sweep_due){ arena_strdup(list->arena, id),
+                                                  arena_strdup(list->arena, company_id) };
+}
 
 #endif

@@ -1,15 +1,14 @@
 /* Decides which statuses of a plugin may follow each other. */
 #include "core/plugins/plugin_state.h"
 
+#include "core/transition.h"
+
 const char *const plugin_statuses[] = {
         PLUGIN_INSTALLED,   PLUGIN_READY, PLUGIN_DISABLED, PLUGIN_ERROR, PLUGIN_UPGRADE_PENDING,
         PLUGIN_UNINSTALLED, NULL,
 };
 
-/* All allowed moves; ended by a NULL `to`. */
-static const struct plugin_transition {
-        const char *from, *to, *why;
-} plugin_transitions[] = {
+static const struct transition plugin_transitions[] = {
         { PLUGIN_INSTALLED, PLUGIN_READY, "it is loaded" },
         { PLUGIN_INSTALLED, PLUGIN_ERROR, "it could not be loaded" },
         { PLUGIN_INSTALLED, PLUGIN_UNINSTALLED, "it is not wanted after all" },
@@ -31,9 +30,8 @@ static const struct plugin_transition {
 
 int plugin_transition_check(const char *from, const char *to, const char *key, struct err *err)
 {
-        for (const struct plugin_transition *t = plugin_transitions; t->to; t++)
-                if (streq(t->from, from) && streq(t->to, to))
-                        return 0;
+        if (transition_exists(plugin_transitions, from, to))
+                return 0;
         return err_set(err, ERR_INVALID, "Invalid lifecycle transition: %s \u2192 %s for plugin %s",
                        from, to, key);
 }

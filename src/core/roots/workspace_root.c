@@ -264,8 +264,8 @@ static bool list_root(void *ctx, const char *root)
         return false;
 }
 
-static int refuse(const struct runtime *rt, const char *company_id, const char *path,
-                  struct err *err)
+static int refuse_path(const struct runtime *rt, const char *company_id, const char *path,
+                       struct err *err)
 {
         CLEAN(buf_done) struct buf roots = BUF_INIT;
 
@@ -285,12 +285,12 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
 
         r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd, err);
         if (r <= 0)
-                return r < 0 ? r : refuse(rt, company_id, path, err);
+                return r < 0 ? r : refuse_path(rt, company_id, path, err);
         r = own_files_check(rt, fd, path, err);
         if (r < 0)
                 return r;
         if (!real_path_of(fd, real, sizeof(real)))
-                return refuse(rt, company_id, path, err);
+                return refuse_path(rt, company_id, path, err);
         *ret_path = arena_strdup(arena, real);
         *ret_fd = take_fd(&fd);
         return 0;
@@ -303,7 +303,7 @@ int workspace_root_check(const struct runtime *rt, const char *company_id, const
         int r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd, err);
 
         if (r <= 0)
-                return r < 0 ? r : refuse(rt, company_id, path, err);
+                return r < 0 ? r : refuse_path(rt, company_id, path, err);
         return own_files_check(rt, fd, path, err);
 }
 

@@ -1,7 +1,7 @@
 /* Decides which steps of a run may follow each other. */
 #include "core/runs/run_state.h"
 
-const struct run_transition run_transitions[] = {
+const struct transition run_transitions[] = {
         { NULL, STEP_QUEUED, "a wake-up was accepted" },
         { STEP_QUEUED, STEP_PREPARING, "claimed by this daemon" },
         { STEP_QUEUED, STEP_DONE, "ended before it began" },
@@ -20,16 +20,10 @@ const struct run_transition run_transitions[] = {
         { NULL, NULL, NULL },
 };
 
-static bool is_same_step(const char *a, const char *b)
-{
-        return a == b || (a && b && streq(a, b));
-}
-
 int run_transition_check(const char *from, const char *to, struct err *err)
 {
-        for (const struct run_transition *t = run_transitions; t->to; t++)
-                if (is_same_step(t->from, from) && is_same_step(t->to, to))
-                        return 0;
+        if (transition_exists(run_transitions, from, to))
+                return 0;
         return err_set(err, ERR_INTERNAL, "a run cannot go from %s to %s", from ? from : "nothing",
                        to);
 }

@@ -17,16 +17,11 @@
 #define BERTH_CORE_RUN_STATE_H
 
 #include "base/err.h"
+#include "core/transition.h"
 #include "store/runs.h"
 
-struct run_transition {
-        const char *from; /* NULL: the row is new */
-        const char *to;
-        const char *why;
-};
-
-/* All allowed moves; ended by a NULL `to`. */
-extern const struct run_transition run_transitions[];
+/* All allowed moves. */
+extern const struct transition run_transitions[];
 
 /* 0, or ERR_INTERNAL: asking for a move that does not exist is a bug of ours. */
 int run_transition_check(const char *from, const char *to, struct err *err);

@@ -29,8 +29,8 @@ static void cut_paths(char *text, const char *const *argv)
 }
 
 /* The first line of the tool's output, or how it ended. */
-static int explain(int said, const char *const *argv, const struct proc_status *status,
-                   const char *what, struct err *err)
+static int explain_failure(int said, const char *const *argv, const struct proc_status *status,
+                           const char *what, struct err *err)
 {
         char text[SAID_MAX + 1] = "";
         ssize_t n = pread(said, text, SAID_MAX, 0);
@@ -94,5 +94,5 @@ int run_tool(struct op *op, const char *path, const char *const *argv, const cha
                 return err_wrap(err, r, "%s", what);
         if (ret_out)
                 read_all(out, ret_out);
-        return status.exit_code == 0 ? 0 : explain(said, argv, &status, what, err);
+        return status.exit_code == 0 ? 0 : explain_failure(said, argv, &status, what, err);
 }

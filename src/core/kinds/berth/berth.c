@@ -146,9 +146,9 @@ static int make_storage(struct op *op, const struct sandbox_spec *spec, struct e
         return r;
 }
 
-static int launch(struct op *op, struct runtime *rt, const struct place *place,
-                  const json_t *config, const char *dir, struct sandbox_report *ret,
-                  struct err *err)
+static int launch_sandbox(struct op *op, struct runtime *rt, const struct place *place,
+                          const json_t *config, const char *dir, struct sandbox_report *ret,
+                          struct err *err)
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, place->id);
         struct sandbox_spec spec;
@@ -199,7 +199,7 @@ int berth_start(struct op *op, struct runtime *rt, const struct place *place, co
 {
         CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
         struct op shield;
-        int r = launch(op, rt, place, config, dir, ret, err);
+        int r = launch_sandbox(op, rt, place, config, dir, ret, err);
 
         if (r >= 0)
                 return r;

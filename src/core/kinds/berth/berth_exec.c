@@ -7,7 +7,7 @@
 
 #define INNER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-static void set(json_t *variables, const char *name, const char *value)
+static void set_variable(json_t *variables, const char *name, const char *value)
 {
         json_object_set_new(variables, name, json_string(value));
 }
@@ -17,14 +17,14 @@ static void set_base(json_t *variables, const json_t *config, bool terminal)
         const char *user = json_get_string(config, "user");
         bool root = user && streq(user, "root");
 
-        set(variables, "PATH", INNER_PATH);
-        set(variables, "HOME", root ? "/root" : "/home/agent");
-        set(variables, "USER", root ? "root" : "agent");
-        set(variables, "LOGNAME", root ? "root" : "agent");
-        set(variables, "SHELL", "/bin/sh");
-        set(variables, "LANG", "C.UTF-8");
+        set_variable(variables, "PATH", INNER_PATH);
+        set_variable(variables, "HOME", root ? "/root" : "/home/agent");
+        set_variable(variables, "USER", root ? "root" : "agent");
+        set_variable(variables, "LOGNAME", root ? "root" : "agent");
+        set_variable(variables, "SHELL", "/bin/sh");
+        set_variable(variables, "LANG", "C.UTF-8");
         if (terminal)
-                set(variables, "TERM", "xterm-256color");
+                set_variable(variables, "TERM", "xterm-256color");
 }
 
 static void set_proxy(struct op *op, json_t *variables, const json_t *config)
@@ -32,7 +32,7 @@ static void set_proxy(struct op *op, json_t *variables, const json_t *config)
         for (const char *const *v = egress_env(config); *v; v++) {
                 size_t n = strcspn(*v, "=");
 
-                set(variables, arena_strndup(op->arena, *v, n), *v + n + 1);
+                set_variable(variables, arena_strndup(op->arena, *v, n), *v + n + 1);
         }
 }
 

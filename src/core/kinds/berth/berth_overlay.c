@@ -37,7 +37,7 @@ static void layers_done(struct layers *l)
         cleanup_fd(&l->lower);
 }
 
-static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
+static bool layers_usable(const struct runtime *rt, const struct place *place, const char **ret_why)
 {
         if (!rt->sandbox)
                 *ret_why = "only the built-in sandbox has an overlay of this machine's files";
@@ -107,7 +107,7 @@ static int make_layers(struct op *op, const struct workspace *w, struct layers *
 
 /* Uses the descriptor that was checked: the owner of a directory above it can make its path lead
  * elsewhere, and back again. */
-static int show(struct op *op, struct runtime *rt, const struct layers *l, struct err *err)
+static int show_layers(struct op *op, struct runtime *rt, const struct layers *l, struct err *err)
 {
         int r;
 
@@ -132,7 +132,7 @@ static int overlay_stage(struct op *op, struct runtime *rt, const struct place *
         if (r >= 0)
                 r = overlay_hide(l.upper, l.lower, &w->excludes, err);
         if (r >= 0)
-                r = show(op, rt, &l, err);
+                r = show_layers(op, rt, &l, err);
         if (r >= 0)
                 *ret = (struct stage_result){ .cwd = BERTH_WORKSPACE };
         return r;
@@ -180,7 +180,7 @@ static int copy_stage(struct op *op, struct runtime *rt, const struct place *pla
                 r = make_layers(op, w, &l, err);
         if (r >= 0)
                 r = make_copy(op, rt, w, &l, ret, err);
-        return r < 0 ? r : show(op, rt, &l, err);
+        return r < 0 ? r : show_layers(op, rt, &l, err);
 }
 
 /* Bringing home */
@@ -244,8 +244,8 @@ static int copy_collect(struct op *op, struct runtime *rt, const struct place *p
 }
 
 /* After a crash it may have happened already. */
-static int settle(struct op *op, struct runtime *rt, const struct place *place,
-                  const struct workspace *w, struct err *err)
+static int layers_settle(struct op *op, struct runtime *rt, const struct place *place,
+                         const struct workspace *w, struct err *err)
 {
         CLEAN(cleanup_fd) int dir = -1;
         int r = open_dir(w->dir, &dir, err);
@@ -257,8 +257,8 @@ static int settle(struct op *op, struct runtime *rt, const struct place *place,
         return 0;
 }
 
-static int unstage(struct op *op, struct runtime *rt, const struct place *place,
-                   const struct workspace *w, struct err *err)
+static int layers_unstage(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct workspace *w, struct err *err)
 {
         CLEAN(layers_done) struct layers l;
         int r = find_layers(op, rt, place, w, &l, err);
@@ -276,11 +276,11 @@ static int unstage(struct op *op, struct runtime *rt, const struct place *place,
 
 const struct workspace_way berth_overlay = {
         .name = "overlay",
-        .usable = usable,
+        .usable = layers_usable,
         .stage = overlay_stage,
         .collect = overlay_collect,
-        .settle = settle,
-        .unstage = unstage,
+        .settle = layers_settle,
+        .unstage = layers_unstage,
         .works_dead = true,
         .dies_with_place = true,
         .needs_world = true,
@@ -288,11 +288,11 @@ const struct workspace_way berth_overlay = {
 
 const struct workspace_way berth_copy = {
         .name = "copy",
-        .usable = usable,
+        .usable = layers_usable,
         .stage = copy_stage,
         .collect = copy_collect,
-        .settle = settle,
-        .unstage = unstage,
+        .settle = layers_settle,
+        .unstage = layers_unstage,
         .works_dead = true,
         .dies_with_place = true,
         .needs_world = true,

@@ -114,10 +114,9 @@ struct probing {
         struct op *op;
         struct runtime *rt;
         struct place place;
-        const char *state;
 };
 
-static int intend(struct db *db, void *arg, struct err *err)
+static int probe_intend(struct db *db, void *arg, struct err *err)
 {
         struct probing *q = arg;
         int r;
@@ -125,31 +124,6 @@ static int intend(struct db *db, void *arg, struct err *err)
         q->place.next_attempt_at = place_busy_until(q->rt);
         r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
         return r < 0 ? r : kind_berth.claim(db, q->rt, &q->place, q->op->arena, err);
-}
-
-static int move(struct db *db, void *arg, struct err *err)
-{
-        struct probing *q = arg;
-
-        q->place.next_attempt_at = streq(q->state, PLACE_CLOSING) ? place_closing_until(q->rt) : 0;
-        return place_move(db, q->rt, &q->place, q->state, err);
-}
-
-static int move_to(struct op *op, struct probing *q, const char *state)
-{
-        q->state = state;
-        return store_write(op, q->rt->store, move, q, NULL);
-}
-
-static void give_up(struct probing *q)
-{
-        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
-
-        if (move_to(&shield, q, PLACE_CLOSING) < 0)
-                return;
-        FAULT("sandbox.probe_close.before");
-        (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
-        FAULT("sandbox.probe_close.after");
 }
 
 /* From inside */
@@ -221,10 +195,11 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
         CLEAN(err_done) struct err err = { 0 };
         struct sandbox_report report;
         int64_t began = clock_mono_us();
+        struct op shield;
         int r;
 
         FAULT("sandbox.probe_intend.before");
-        r = store_write(q->op, q->rt->store, intend, q, &err);
+        r = store_write(q->op, q->rt->store, probe_intend, q, &err);
         FAULT("sandbox.probe_intend.after");
         if (r < 0) {
                 add_point(p, "start", false, err.msg, NULL);
@@ -243,7 +218,12 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
                 json_decref(metadata);
                 look_inside(q->op, q->rt, &q->place, config, p);
         }
-        give_up(q);
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        if (place_commit_move(&shield, q->rt, &q->place, PLACE_CLOSING, NULL, NULL) < 0)
+                return;
+        FAULT("sandbox.probe_close.before");
+        (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        FAULT("sandbox.probe_close.after");
 }
 
 int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,

@@ -266,7 +266,7 @@ static int put_in_place(struct making *m, const char *copy, struct err *err)
 }
 
 /* How much it is on the disk; a number for people, so 0 will do when it is unknown. */
-static int64_t measure(struct making *m)
+static int64_t measure_snapshot(struct making *m)
 {
         CLEAN(cleanup_free) char *path = snapshot_path(m->rt, m->row.id, "");
         CLEAN(buf_done) struct buf out = BUF_INIT;
@@ -310,7 +310,7 @@ static int snapshot_copy(struct making *m, struct err *err)
                 r = put_in_place(m, copy, err);
         if (r < 0)
                 return r;
-        m->row.bytes = measure(m);
+        m->row.bytes = measure_snapshot(m);
         FAULT("sandbox.snapshot_record.before");
         r = store_write(m->op, m->rt->store, snapshot_record_ready, m, err);
         FAULT("sandbox.snapshot_record.after");

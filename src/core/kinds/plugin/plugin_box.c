@@ -236,7 +236,7 @@ static int is_alive(struct op *op, struct runtime *rt, const struct place *place
 static int put_and_record(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                           struct err *err);
 
-static int ensure(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+static int plugin_box_ensure(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
         struct plugin_lease l;
         const char *word = "";
@@ -254,7 +254,7 @@ static int ensure(struct op *op, struct runtime *rt, const struct place *place, 
         return r;
 }
 
-static int bury(struct op *op, struct runtime *rt, const struct place *place,
+static int plugin_box_bury(struct op *op, struct runtime *rt, const struct place *place,
                 const char *const *execs, struct err *err)
 {
         const char *word = "";
@@ -271,9 +271,9 @@ static int bury(struct op *op, struct runtime *rt, const struct place *place,
 
 static const struct box_route plugin_box_route = {
         .connect = plugin_box_connect,
-        .ensure = ensure,
+        .ensure = plugin_box_ensure,
         .is_alive = is_alive,
-        .bury = bury,
+        .bury = plugin_box_bury,
 };
 
 void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *place)

@@ -64,7 +64,7 @@ struct line_call {
         struct buf answer;
 };
 
-static void turn(struct line *l);
+static void turn_line(struct line *l);
 
 /* Ending */
 
@@ -168,7 +168,7 @@ static void begin_call(struct line *l, bool brings)
 
 /* Answers */
 
-static void flush(struct line *l)
+static void flush_line(struct line *l)
 {
         while (l->out.len > 0) {
                 ssize_t n = send(l->fd, l->out.data, l->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -240,7 +240,7 @@ static void called_on_loop(struct letter *letter)
         if (l->closed)
                 free_if_over(l);
         else
-                turn(l);
+                turn_line(l);
 }
 
 /* What comes next */
@@ -250,7 +250,7 @@ static void on_timer(uv_timer_t *timer)
         struct line *l = timer->data;
 
         l->rested = true;
-        turn(l);
+        turn_line(l);
 }
 
 static uint64_t pause_of(const struct line *l)
@@ -264,7 +264,7 @@ static uint64_t pause_of(const struct line *l)
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
-static void watch(struct line *l)
+static void watch_line(struct line *l)
 {
         int wanted = (l->in.len < EXCHANGE_IN_MAX ? UV_READABLE : 0) |
                      (l->out.len > 0 ? UV_WRITABLE : 0) | UV_DISCONNECT;
@@ -288,10 +288,10 @@ static bool must_rest(struct line *l)
         return true;
 }
 
-static void turn(struct line *l)
+static void turn_line(struct line *l)
 {
-        flush(l);
-        watch(l);
+        flush_line(l);
+        watch_line(l);
         if (l->closed || !l->ready || must_rest(l))
                 return;
         if (l->in.len > 0 && !l->bringing)
@@ -320,7 +320,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
                 if (n > 0)
                         buf_grew(&l->in, (size_t)n);
         }
-        turn(l);
+        turn_line(l);
 }
 
 /* Beginning */
@@ -384,7 +384,7 @@ static void prepare_done(struct pool_job *job)
         if (l->closed)
                 free_if_over(l);
         else
-                turn(l);
+                turn_line(l);
 }
 
 int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err)
@@ -416,7 +416,7 @@ int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_f
                 end_line(l);
                 return ERR_PROVIDER;
         }
-        watch(l);
+        watch_line(l);
         *ret_fd = fds[1];
         return 0;
 }

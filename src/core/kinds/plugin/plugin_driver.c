@@ -4,7 +4,6 @@
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/kinds/plugin/plugin_transfer.h"
-#include "core/kinds/plugin/plugin_validate.h"
 #include "core/workspaces/workspace.h"
 
 static int driver_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)

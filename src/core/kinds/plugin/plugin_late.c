@@ -43,33 +43,22 @@ void late_lease_free(struct late_lease *late)
         free(late);
 }
 
-/* The place's configuration with what the provider said, so that closing it after a crash has the
- * same knowledge. */
-static const char *with_metadata(const struct late_lease *late)
-{
-        json_t *config = NULL, *metadata = NULL;
-        const char *text = late->place.config;
-
-        if (json_parse(text, strlen(text), &config, NULL) >= 0 &&
-            json_parse(late->metadata, strlen(late->metadata), &metadata, NULL) >= 0) {
-                json_object_set(config, "$lease", metadata);
-                text = json_to_arena(late->op->arena, config);
-        }
-        json_decref(config);
-        json_decref(metadata);
-        return text;
-}
-
 /* The operation that gave up may not have recorded that yet (`intended`). */
 static int take_up(struct db *db, void *arg, struct err *err)
 {
         struct late_lease *late = arg;
-        int r = places_get(db, late->place_id, late->op->arena, &late->place, err);
+        struct arena *a = late->op->arena;
+        json_t *config;
+        int r = places_get(db, late->place_id, a, &late->place, err);
 
         if (r < 0)
                 return r;
         late->place.provider_lease_id = late->provider_lease_id;
-        late->place.config = with_metadata(late);
+        /* What the provider said goes with it, so that closing it after a crash has the same
+         * knowledge. */
+        config = json_from_text(a, late->place.config);
+        if (config && json_object_set(config, "$lease", json_from_text(a, late->metadata)) == 0)
+                late->place.config = json_to_arena(a, config);
         if (!streq(late->place.state, PLACE_INTENDED) && !streq(late->place.state, PLACE_UNCERTAIN))
                 return 0;
         late->place.note = "the lease came after its caller had given up";
@@ -79,7 +68,7 @@ static int take_up(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : 1;
 }
 
-static void run(struct pool_job *job, struct op *op)
+static void late_run(struct pool_job *job, struct op *op)
 {
         struct late_lease *late = container_of(job, struct late_lease, job);
         CLEAN(err_done) struct err err = { 0 };
@@ -106,17 +95,17 @@ static void run(struct pool_job *job, struct op *op)
                  LOG_S("error", err.msg));
 }
 
-static void done(struct pool_job *job)
+static void late_done(struct pool_job *job)
 {
         late_lease_free(container_of(job, struct late_lease, job));
 }
 
-static void submit(struct letter *letter)
+static void late_submit(struct letter *letter)
 {
         struct late_lease *late = container_of(letter, struct late_lease, letter);
 
-        late->job = (struct pool_job){ .run = run,
-                                       .done = done,
+        late->job = (struct pool_job){ .run = late_run,
+                                       .done = late_done,
                                        .timeout_ms = late->rt->settings.close_timeout_ms,
                                        .urgent = true };
         pool_job_lane(&late->job, LANE_PEERS, late->lane);
@@ -152,5 +141,5 @@ void late_lease_arrived(void *ctx, const json_t *result)
         }
         late->provider_lease_id = xstrdup(id);
         late->metadata = stripped_text(late, metadata);
-        mail_post(late->rt->mail, &late->letter, submit);
+        mail_post(late->rt->mail, &late->letter, late_submit);
 }

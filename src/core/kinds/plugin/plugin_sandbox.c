@@ -4,7 +4,6 @@
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/kinds/plugin/plugin_transfer.h"
-#include "core/kinds/plugin/plugin_validate.h"
 #include "core/kinds/sandbox.h"
 #include "core/workspaces/workspace.h"
 

@@ -35,8 +35,8 @@ static int take_answer(const struct plugin_lease *l, const json_t *answer,
 }
 
 /* A transfer has many commands, so each has an arena of its own, and its answer is not kept. */
-static int run(struct op *op, void *ctx, const char *const *argv, int64_t timeout_ms,
-               struct exec_transfer_answer *ret, struct err *err)
+static int run_by_worker(struct op *op, void *ctx, const char *const *argv, int64_t timeout_ms,
+                         struct exec_transfer_answer *ret, struct err *err)
 {
         const struct plugin_transfer *p = ctx;
         const struct plugin_lease *l = p->lease;
@@ -69,7 +69,7 @@ void plugin_transfer_init(struct plugin_transfer *p, struct runtime *rt,
 {
         *p = (struct plugin_transfer){ rt, lease };
         *ret = (struct exec_transfer){
-                .run = run,
+                .run = run_by_worker,
                 .ctx = p,
                 .shell = json_get_string(plugin_lease_said(lease), "shellCommand"),
         };

@@ -1,6 +1,4 @@
 /* Validating and probing configurations by asking the plugin's worker. */
-#include "core/kinds/plugin/plugin_validate.h"
-
 #include "base/log.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/plugins/plugin_registry.h"
@@ -9,7 +7,7 @@
 
 /* Validating */
 
-static int refuse(const json_t *answer, const char *fallback, struct err *err)
+static int refuse_config(const json_t *answer, const char *fallback, struct err *err)
 {
         json_t *errors = json_object_get(answer, "errors");
         json_t *warnings = json_object_get(answer, "warnings");
@@ -46,7 +44,7 @@ static int ask_worker(struct op *op, struct runtime *rt, const struct plugin_tar
                 return r;
         normal = json_get_object(answer, "normalizedConfig");
         if (!json_is_true(json_object_get(answer, "ok")))
-                r = refuse(answer, fallback, err);
+                r = refuse_config(answer, fallback, err);
         else
                 *ret = json_deep_copy(normal ? normal : config);
         json_decref(answer);

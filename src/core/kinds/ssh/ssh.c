@@ -12,11 +12,127 @@
 #include "core/kinds/ssh/ssh_config.h"
 #include "core/kinds/ssh/ssh_env.h"
 #include "core/kinds/ssh/ssh_hosts.h"
-#include "core/kinds/ssh/ssh_note.h"
 #include "core/kinds/ssh/ssh_plain.h"
-#include "core/kinds/ssh/ssh_probe.h"
 #include "core/places/place.h"
 #include "core/workspaces/workspace.h"
+#include "secret/transfer.h"
+
+#define CANDIDATES_MAX 8
+#define CONNECT_MS     1000
+#define TOTAL_MS       2000
+
+/* Members of the configuration that readers of a lease or a probe see. */
+static const char *const shown[] = { "host", "port", "username", "remoteWorkspacePath" };
+
+/* Probing */
+
+static void describe_failure(const json_t *config, const struct ssh_report *report,
+                             struct probe_result *ret)
+{
+        buf_appendf(&ret->summary, "SSH probe failed for %s@%s.",
+                    json_get_string(config, "username"), json_get_string(config, "host"));
+        json_object_set_new(
+                ret->details, "error",
+                json_string(report->error.len ? buf_str(&report->error) : "SSH probe failed."));
+        json_object_set_new(ret->details, "code",
+                            report->code >= 0 ? json_integer(report->code) : json_null());
+        buf_puts(&ret->hint, buf_str(&report->hint));
+}
+
+/* A configuration with a key in it is unsaved. */
+static int find_probed(struct op *op, struct runtime *rt, const struct probe_target *probed,
+                       json_t *config, struct ssh_target *ret, json_t **ret_resolved,
+                       struct err *err)
+{
+        if (!probed->environment_id && json_get_string(config, "privateKey")) {
+                *ret_resolved = json_incref(config);
+                ssh_config_read(config, ret);
+                return 0;
+        }
+        return ssh_config_resolve(op, rt, probed->company_id, probed->environment_id, config, NULL,
+                                  ret, ret_resolved, err);
+}
+
+/* Log in, see that the workspace can be used, and say in one line what is wrong when it cannot.
+ * environment_id is NULL for an unsaved configuration, which may have a key in it. Any behaviour of
+ * the host is a result, not an error. */
+static int ssh_probe(struct op *op, struct runtime *rt, const struct probe_target *probed,
+                     json_t *config, struct probe_result *ret, struct err *err)
+{
+        CLEAN(cleanup_free) char *record = ssh_hosts_record(rt->ssh, probed->environment_id);
+        CLEAN(err_done) struct err why = { 0 };
+        struct ssh_call call = SSH_CALL_INIT;
+        struct ssh_target target;
+        json_t *resolved = NULL;
+        int r = ssh_config_may(op, rt, config, err);
+
+        if (r >= 0)
+                r = find_probed(op, rt, probed, config, &target, &resolved, err);
+        if (r < 0)
+                return r;
+        r = ssh_call_ready(op, ssh_hosts_setup(rt->ssh), &target, record, &call, &why);
+        json_decref(resolved);
+        for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+                json_object_set(ret->details, shown[i], json_object_get(config, shown[i]));
+        ret->ok = r >= 0;
+        if (r < 0) {
+                describe_failure(config, &call.report, ret);
+        } else {
+                buf_appendf(&ret->summary,
+                            "Connected to %s@%s and verified the remote workspace path.",
+                            json_get_string(config, "username"), json_get_string(config, "host"));
+                json_object_set_new(ret->details, "remoteCwd", json_string(call.hello.cwd));
+        }
+        ssh_call_done(op, &call);
+        if (r == ERR_CANCELLED) {
+                err_move(err, &why);
+                return r;
+        }
+        return 0;
+}
+
+/* Opening */
+
+static bool api_answers(struct op *op, const char *base)
+{
+        struct transfer_answer answer = { 0 };
+        size_t len = strlen(base);
+        struct transfer t = {
+                .method = "GET",
+                .connect_ms = CONNECT_MS,
+                .total_ms = TOTAL_MS,
+                .direct = true,
+        };
+        bool good;
+
+        while (len > 0 && base[len - 1] == '/')
+                len--;
+        t.url = arena_printf(op->arena, "%.*s/api/health", (int)len, base);
+        if (transfer_run(op, &t, &answer, NULL) < 0)
+                return false;
+        good = answer.status == 200;
+        transfer_answer_done(&answer);
+        return good;
+}
+
+/* A note for readers of leases: the first address of PAPERCLIP_RUNTIME_API_CANDIDATES_JSON under
+ * which the API answers. Nothing of ours uses it; callbacks go through the box. */
+static const char *find_api_url(struct op *op, const struct runtime *rt)
+{
+        json_t *list = json_from_text(op->arena, rt->settings.api_candidates), *item;
+        size_t i;
+
+        json_array_foreach(list, i, item)
+        {
+                const char *base = json_string_value(item);
+
+                if (i >= CANDIDATES_MAX)
+                        break;
+                if (base && api_answers(op, base))
+                        return base;
+        }
+        return NULL;
+}
 
 static int ssh_plan(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err)
@@ -43,8 +159,6 @@ static int ssh_plan(struct op *op, struct runtime *rt, const struct environment 
         return 0;
 }
 
-/* Opening */
-
 static json_t *describe_host(const json_t *config, const struct ssh_hello *hello)
 {
         json_t *vars = json_object();
@@ -61,7 +175,6 @@ static json_t *describe_host(const json_t *config, const struct ssh_hello *hello
 
 static json_t *lease_metadata(const json_t *config, const struct ssh_hello *hello)
 {
-        static const char *const shown[] = { "host", "port", "username", "remoteWorkspacePath" };
         json_t *metadata = json_object();
 
         for (size_t i = 0; i < ARRAY_LEN(shown); i++)
@@ -95,7 +208,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
                 /* Nothing of the place exists yet, whatever the host did. */
                 return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_UNREACHABLE : r;
         }
-        api_url = ssh_note_api_url(op, rt);
+        api_url = find_api_url(op, rt);
         own = describe_host(config, &hello);
         exec_output_keep(config, own);
         *ret = (struct provider_lease){

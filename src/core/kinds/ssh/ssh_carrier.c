@@ -216,7 +216,7 @@ struct conn_letter {
         struct ssh_conn *conn;
 };
 
-static void post(struct ssh_conn *c, void (*fn)(struct letter *))
+static void post_to_loop(struct ssh_conn *c, void (*fn)(struct letter *))
 {
         struct conn_letter *l = xcalloc(1, sizeof(*l));
 
@@ -233,7 +233,7 @@ static struct ssh_conn *open_letter(struct letter *letter)
         return c;
 }
 
-static void detach(struct ssh_conn *c)
+static void detach_carrier(struct ssh_conn *c)
 {
         struct ssh_carrier *k = c->carrier;
 
@@ -250,7 +250,7 @@ static void give_up_on_loop(struct letter *letter)
         struct ssh_conn *c = open_letter(letter);
 
         if (c->carrier && !c->carrier->was_ready)
-                detach(c);
+                detach_carrier(c);
 }
 
 int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, struct err *err)
@@ -272,7 +272,7 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         r = promise_wait(ready, &limited, err);
         promise_unref(ready);
         if (r < 0)
-                post(c, give_up_on_loop);
+                post_to_loop(c, give_up_on_loop);
         if (r == ERR_TIMEOUT)
                 r = err_set(err, ERR_UNREACHABLE, "The box on the host does not answer.");
         return r;
@@ -366,7 +366,7 @@ static void tick_on_loop(struct letter *letter)
 
 void ssh_carrier_tick(struct ssh_conn *c)
 {
-        post(c, tick_on_loop);
+        post_to_loop(c, tick_on_loop);
 }
 
 struct mux *ssh_carrier_mux(struct ssh_conn *c)
@@ -382,6 +382,6 @@ void ssh_carrier_close(struct ssh_conn *c)
 {
         if (!c->carrier)
                 return;
-        detach(c);
+        detach_carrier(c);
         ssh_conn_set(c, CONN_DOWN, 0, NULL);
 }

@@ -52,20 +52,16 @@ static struct ssh_conn *find_or_add(struct ssh_hosts *h, const struct place *pla
 int ssh_conn_of(struct ssh_hosts *h, const struct place *place, struct ssh_conn **ret,
                 struct err *err)
 {
-        json_t *document = NULL, *config;
-        int r = json_parse(place->config, strlen(place->config), &document, err);
+        CLEAN(json_decrefp) json_t *document = NULL;
+        CLEAN(cleanup_free) char *text = NULL;
+        const json_t *config;
 
+        (void)json_parse(place->config, strlen(place->config), &document, NULL);
         config = json_get_object(document, "ssh");
-        if (r < 0 || !config || !place->environment_id) {
-                json_decref(document);
+        if (!config || !place->environment_id)
                 return err_set(err, ERR_CORRUPT, "the place does not say which ssh host it is on");
-        }
-        {
-                CLEAN(cleanup_free) char *text = json_to_text(config);
-
-                *ret = find_or_add(h, place, text);
-        }
-        json_decref(document);
+        text = json_to_text(config);
+        *ret = find_or_add(h, place, text);
         return 0;
 }
 
@@ -174,8 +170,8 @@ enum look { LOOK_DONE, LOOK_OURS, LOOK_WAIT, LOOK_FAILED };
 
 /* Begin the login, unless there is no need. `seen`: how many logins had ended when this operation
  * came; one that ended since and failed is its answer too. */
-static enum look look(struct ssh_conn *c, bool waited, unsigned seen, struct ssh_hello *ret_hello,
-                      struct err *err)
+static enum look look_at_host(struct ssh_conn *c, bool waited, unsigned seen,
+                              struct ssh_hello *ret_hello, struct err *err)
 {
         enum look l = LOOK_WAIT;
 
@@ -216,7 +212,7 @@ int ssh_conn_reach(struct op *op, struct ssh_conn *c, const struct secret_contex
         int r;
 
         for (;;) {
-                switch (look(c, waited, seen, ret_hello, err)) {
+                switch (look_at_host(c, waited, seen, ret_hello, err)) {
                 case LOOK_DONE:
                         return 0;
                 case LOOK_FAILED:

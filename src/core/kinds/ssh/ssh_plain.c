@@ -56,15 +56,14 @@ static int open_login(struct op *op, struct runtime *rt, const struct place *pla
                       struct login *ret, struct err *err)
 {
         const struct secret_context context = { .for_cleanup = true };
-        json_t *document = NULL;
-        int r = json_parse(place->config, strlen(place->config), &document, err);
+        json_t *document;
+        int r = kind_place_config(op, place, &document, err);
 
         *ret = (struct login){ 0 };
         if (r >= 0)
                 r = ssh_config_resolve(op, rt, place->company_id, place->environment_id,
                                        json_get_object(document, "ssh"), &context, &ret->target,
                                        &ret->resolved, err);
-        json_decref(document);
         if (r >= 0)
                 ret->record = ssh_hosts_record(rt->ssh, place->environment_id);
         return r;
@@ -91,8 +90,8 @@ static int kill_there(struct op *op, struct runtime *rt, const struct place *pla
 }
 
 /* Follow the command to its end, to its time limit, or until it is killed. */
-static int follow(struct op *op, struct ssh_plain *p, struct ssh_call *call, bool *ret_timed_out,
-                  struct err *err)
+static int plain_follow(struct op *op, struct ssh_plain *p, struct ssh_call *call,
+                        bool *ret_timed_out, struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
         struct op limited = *op;
@@ -115,7 +114,7 @@ static int follow(struct op *op, struct ssh_plain *p, struct ssh_call *call, boo
         return killed;
 }
 
-static int run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct err *err)
+static int plain_run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct err *err)
 {
         struct ssh_plain_command command = {
                 .exec_id = p->exec_id,
@@ -137,7 +136,7 @@ static int run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct e
         if (r == ERR_TIMEOUT)
                 r = ERR_UNREACHABLE; /* it has not begun */
         if (r >= 0)
-                r = follow(op, p, &call, &timed_out, err);
+                r = plain_follow(op, p, &call, &timed_out, err);
         if (r >= 0 && call.session.status.exit_code == 255 && !timed_out &&
             !op_check(op, NULL)) { /* ssh's own: it has lost the host, or never had it */
                 r = err_set(err, ERR_UNCERTAIN,
@@ -168,7 +167,7 @@ static void *thread_main(void *arg)
         int r;
 
         arena_init(&arena);
-        r = run(&op, p, &result, &err);
+        r = plain_run(&op, p, &result, &err);
         p->done(p->ctx, r, result, &err);
         json_decref(result);
         arena_done(&arena);
@@ -181,7 +180,7 @@ static void *thread_main(void *arg)
 /* The registry */
 
 /* Join the threads of commands that are over, each time a new command begins; or of all. */
-static void reap(struct ssh_hosts *h, bool all)
+static void plain_reap(struct ssh_hosts *h, bool all)
 {
         struct ssh_plain *gone = NULL, *p, **at;
 
@@ -214,7 +213,7 @@ static int plain_begin(struct runtime *rt, const struct execution *row,
         struct ssh_plain *p = xcalloc(1, sizeof(*p));
         int r = op_cancel_init(&p->cancel, err);
 
-        reap(h, false);
+        plain_reap(h, false);
         if (r < 0) {
                 free(p);
                 return r;
@@ -267,5 +266,5 @@ int ssh_plain_end_place(struct op *op, struct runtime *rt, const struct place *p
 
 void ssh_plain_stop(struct ssh_hosts *h)
 {
-        reap(h, true);
+        plain_reap(h, true);
 }

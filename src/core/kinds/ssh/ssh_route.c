@@ -25,8 +25,8 @@ static struct mux *find_mux(void *owner, const char *key)
         return c ? ssh_carrier_mux(c) : NULL;
 }
 
-static int ask(struct op *op, struct runtime *rt, struct ssh_conn *c, enum mux_want want,
-               const struct place *place, const char *const *exec_ids, struct err *err)
+static int ask_host(struct op *op, struct runtime *rt, struct ssh_conn *c, enum mux_want want,
+                    const struct place *place, const char *const *exec_ids, struct err *err)
 {
         return mux_ask_wait(op, rt->mail, find_mux, rt->ssh, c->key, want, place->id, exec_ids,
                             err);
@@ -46,7 +46,7 @@ static int route_ensure(struct op *op, struct runtime *rt, const struct place *p
         if (r < 0)
                 return r;
         ssh_conn_use(c, place);
-        return ask(op, rt, c, MUX_ENSURE, place, node, err);
+        return ask_host(op, rt, c, MUX_ENSURE, place, node, err);
 }
 
 static int route_is_alive(struct op *op, struct runtime *rt, const struct place *place,
@@ -55,7 +55,7 @@ static int route_is_alive(struct op *op, struct runtime *rt, const struct place 
         struct ssh_conn *c;
         int r = ssh_conn_of(rt->ssh, place, &c, err);
 
-        return r < 0 ? r : ask(op, rt, c, MUX_ALIVE, place, NULL, err);
+        return r < 0 ? r : ask_host(op, rt, c, MUX_ALIVE, place, NULL, err);
 }
 
 static int route_bury(struct op *op, struct runtime *rt, const struct place *place,
@@ -68,7 +68,7 @@ static int route_bury(struct op *op, struct runtime *rt, const struct place *pla
         if (r >= 0)
                 r = ssh_conn_reach(op, c, &context, NULL, err);
         if (r >= 0)
-                r = ask(op, rt, c, MUX_BURY, place, exec_ids, err);
+                r = ask_host(op, rt, c, MUX_BURY, place, exec_ids, err);
         if (r >= 0)
                 ssh_conn_leave(c, place->id);
         return r;
