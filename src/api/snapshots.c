@@ -8,7 +8,7 @@
 #define LIST_DEFAULT 100
 #define LIST_MAX     500
 
-static int answer(struct call *c, int r, const struct snapshot *s)
+static int answer_snapshot(struct call *c, int r, const struct snapshot *s)
 {
         if (r >= 0)
                 encode_row(call_json(c), &snapshot_table, s);
@@ -25,7 +25,7 @@ static int check_name(struct call *c, const char **ret, struct err *err)
         return check_end(&k, err);
 }
 
-static int make(struct call *c, struct err *err)
+static int make_snapshot(struct call *c, struct err *err)
 {
         const struct kind *kind;
         struct lease_record record;
@@ -39,10 +39,10 @@ static int make(struct call *c, struct err *err)
                 r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
         if (r >= 0)
                 r = snapshot_make(c->op, c->rt, &record, name, &snapshot, err);
-        return answer(c, r, &snapshot);
+        return answer_snapshot(c, r, &snapshot);
 }
 
-static int show(void *ctx, const struct snapshot *s)
+static int show_snapshot(void *ctx, const struct snapshot *s)
 {
         struct call_page *p = ctx;
 
@@ -51,7 +51,7 @@ static int show(void *ctx, const struct snapshot *s)
         return 0;
 }
 
-static int list(struct call *c, struct err *err)
+static int list_snapshots(struct call *c, struct err *err)
 {
         struct call_page p = { 0 };
         int r = call_page(c, &p, LIST_DEFAULT, LIST_MAX, err);
@@ -60,33 +60,34 @@ static int list(struct call *c, struct err *err)
                 return r;
         call_page_begin(c, &p);
         r = snapshot_list(c->op, c->rt, c->params[0], p.before_us, p.before_id, call_page_rows(&p),
-                          show, &p, err);
+                          show_snapshot, &p, err);
         return call_page_end(c, &p, r, err);
 }
 
-static int get(struct call *c, struct err *err)
+static int get_snapshot(struct call *c, struct err *err)
 {
         struct snapshot snapshot;
         int r = snapshot_get(c->op, c->rt, c->params[0], c->params[1], &snapshot, err);
 
-        return answer(c, r, &snapshot);
+        return answer_snapshot(c, r, &snapshot);
 }
 
-static int delete_one(struct call *c, struct err *err)
+static int delete_snapshot(struct call *c, struct err *err)
 {
         struct snapshot snapshot;
         int r = access_board(&c->actor, err);
 
         if (r >= 0)
                 r = snapshot_delete(c->op, c->rt, c->params[0], c->params[1], &snapshot, err);
-        return answer(c, r, &snapshot);
+        return answer_snapshot(c, r, &snapshot);
 }
 
 const struct route routes_snapshots[] = {
-        { "POST", "/api/environment-leases/:id/snapshot", .fn = make, .status = 201,
+        { "POST", "/api/environment-leases/:id/snapshot", .fn = make_snapshot, .status = 201,
           .flags = ROUTE_WAITS },
-        { "GET", "/api/companies/:companyId/environment-snapshots", .fn = list },
-        { "GET", "/api/companies/:companyId/environment-snapshots/:name", .fn = get },
-        { "DELETE", "/api/companies/:companyId/environment-snapshots/:name", .fn = delete_one },
+        { "GET", "/api/companies/:companyId/environment-snapshots", .fn = list_snapshots },
+        { "GET", "/api/companies/:companyId/environment-snapshots/:name", .fn = get_snapshot },
+        { "DELETE", "/api/companies/:companyId/environment-snapshots/:name",
+          .fn = delete_snapshot },
         { 0 },
 };

@@ -93,26 +93,45 @@ static void put_metric(struct buf *b, const char *name, const char *type, const 
                     (unsigned long long)value);
 }
 
-struct place_counts {
-        const char *state[8];
-        uint64_t count[8];
-        size_t n;
+/* The counters of the runtime, in the order of the answer. */
+static const struct {
+        const char *name, *help;
+        size_t at;
+} counted[] = {
+        { "berth_leases_acquired_total", "Leases acquired.",
+          offsetof(struct counters, leases_acquired) },
+        { "berth_leases_reused_total", "Leases that took up an idle place.",
+          offsetof(struct counters, leases_reused) },
+        { "berth_leases_released_total", "Leases released.",
+          offsetof(struct counters, leases_released) },
+        { "berth_leases_expired_total", "Leases ended by their expiry.",
+          offsetof(struct counters, leases_expired) },
+        { "berth_acquire_failures_total", "Acquires that failed.",
+          offsetof(struct counters, acquire_failures) },
+        { "berth_cleanup_failures_total", "Clean-ups a provider failed.",
+          offsetof(struct counters, cleanup_failures) },
+        { "berth_sweeps_total", "Passes of the sweeper.", offsetof(struct counters, sweeps) },
+        { "berth_workspaces_staged_total", "Workspaces staged.",
+          offsetof(struct counters, workspaces_staged) },
+        { "berth_workspaces_restored_total", "Workspaces brought home.",
+          offsetof(struct counters, workspaces_restored) },
+        { "berth_workspace_conflicts_total", "Files that were changed on both sides.",
+          offsetof(struct counters, workspace_conflicts) },
+        { "berth_salvages_total", "Changes saved before their place was given up.",
+          offsetof(struct counters, salvages) },
+        { "berth_workspaces_lost_total", "Workspaces whose changes could not be saved.",
+          offsetof(struct counters, workspaces_lost) },
+        { "berth_proxy_requests_total", "Requests to the proxies of environments.",
+          offsetof(struct counters, proxy.requests) },
+        { "berth_proxy_refused_total", "Of them, refused: the host is not allowed or not public.",
+          offsetof(struct counters, proxy.refused) },
+        { "berth_proxy_failed_total", "Of them, failed: the host was not reached.",
+          offsetof(struct counters, proxy.failed) },
 };
 
-static int count_place(void *ctx, const struct place *p)
+static int put_place_count(void *ctx, const char *state, int64_t n)
 {
-        struct place_counts *k = ctx;
-
-        for (size_t i = 0; i < k->n; i++) {
-                if (streq(k->state[i], p->state)) {
-                        k->count[i]++;
-                        return 0;
-                }
-        }
-        if (k->n < ARRAY_LEN(k->state)) {
-                k->state[k->n] = p->state;
-                k->count[k->n++] = 1;
-        }
+        buf_appendf(ctx, "berth_places{state=\"%s\"} %lld\n", state, (long long)n);
         return 0;
 }
 
@@ -124,25 +143,19 @@ static int put_lease_count(void *ctx, const char *status, int64_t n)
 
 static int put_gauges(struct db *db, struct call *c, struct err *err)
 {
-        struct place_counts places = { .n = 0 };
-        int r = places_living(db, NULL, c->op->arena, count_place, &places, err);
+        int r;
 
-        if (r < 0)
-                return r;
         buf_puts(&c->out, "# HELP berth_places Places by state, gone ones not counted.\n"
                           "# TYPE berth_places gauge\n");
-        for (size_t i = 0; i < places.n; i++)
-                buf_appendf(&c->out, "berth_places{state=\"%s\"} %llu\n", places.state[i],
-                            (unsigned long long)places.count[i]);
+        r = places_count_by_state(db, c->op->arena, put_place_count, &c->out, err);
         buf_puts(&c->out, "# HELP berth_leases Living leases by status.\n"
                           "# TYPE berth_leases gauge\n");
-        return leases_count_by_status(db, c->op->arena, put_lease_count, &c->out, err);
+        return r < 0 ? r : leases_count_by_status(db, c->op->arena, put_lease_count, &c->out, err);
 }
 
 static int get_metrics(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct counters *k = &c->rt->counters;
         struct pool_stats pool;
         struct buf *b = &c->out;
         int r = access_board(&c->actor, err);
@@ -157,38 +170,10 @@ static int get_metrics(struct call *c, struct err *err)
                    atomic_load(&c->api->requests));
         put_metric(b, "berth_http_errors_total", "counter", "Requests answered with an error.",
                    atomic_load(&c->api->errors));
-        put_metric(b, "berth_leases_acquired_total", "counter", "Leases acquired.",
-                   atomic_load(&k->leases_acquired));
-        put_metric(b, "berth_leases_reused_total", "counter", "Leases that took up an idle place.",
-                   atomic_load(&k->leases_reused));
-        put_metric(b, "berth_leases_released_total", "counter", "Leases released.",
-                   atomic_load(&k->leases_released));
-        put_metric(b, "berth_leases_expired_total", "counter", "Leases ended by their expiry.",
-                   atomic_load(&k->leases_expired));
-        put_metric(b, "berth_acquire_failures_total", "counter", "Acquires that failed.",
-                   atomic_load(&k->acquire_failures));
-        put_metric(b, "berth_cleanup_failures_total", "counter", "Clean-ups a provider failed.",
-                   atomic_load(&k->cleanup_failures));
-        put_metric(b, "berth_sweeps_total", "counter", "Passes of the sweeper.",
-                   atomic_load(&k->sweeps));
-        put_metric(b, "berth_workspaces_staged_total", "counter", "Workspaces staged.",
-                   atomic_load(&k->workspaces_staged));
-        put_metric(b, "berth_workspaces_restored_total", "counter", "Workspaces brought home.",
-                   atomic_load(&k->workspaces_restored));
-        put_metric(b, "berth_workspace_conflicts_total", "counter",
-                   "Files that were changed on both sides.", atomic_load(&k->workspace_conflicts));
-        put_metric(b, "berth_salvages_total", "counter",
-                   "Changes saved before their place was given up.", atomic_load(&k->salvages));
-        put_metric(b, "berth_workspaces_lost_total", "counter",
-                   "Workspaces whose changes could not be saved.",
-                   atomic_load(&k->workspaces_lost));
-        put_metric(b, "berth_proxy_requests_total", "counter",
-                   "Requests to the proxies of environments.", atomic_load(&k->proxy.requests));
-        put_metric(b, "berth_proxy_refused_total", "counter",
-                   "Of them, refused: the host is not allowed or not public.",
-                   atomic_load(&k->proxy.refused));
-        put_metric(b, "berth_proxy_failed_total", "counter",
-                   "Of them, failed: the host was not reached.", atomic_load(&k->proxy.failed));
+        for (size_t i = 0; i < ARRAY_LEN(counted); i++)
+                put_metric(b, counted[i].name, "counter", counted[i].help,
+                           atomic_load(
+                                   (_Atomic uint64_t *)((char *)&c->rt->counters + counted[i].at)));
         put_metric(b, "berth_operations_busy", "gauge", "Operations that run now.", pool.busy);
         put_metric(b, "berth_operations_queued", "gauge", "Operations that wait.", pool.queued);
         put_metric(b, "berth_operations_with_peers", "gauge",

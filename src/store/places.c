@@ -92,3 +92,12 @@ int places_count_policy(struct db *db, const char *policy, int64_t *ret, struct 
         return db_number(db, "SELECT COUNT(*) FROM places WHERE state <> 'gone' AND policy = ?1",
                          DB_ARGS(DB_T(policy)), ret, err);
 }
+
+int places_count_by_state(struct db *db, struct arena *arena,
+                          int (*fn)(void *ctx, const char *state, int64_t n), void *ctx,
+                          struct err *err)
+{
+        return db_counts(db,
+                         "SELECT state, COUNT(*) FROM places WHERE state <> 'gone' GROUP BY state",
+                         DB_NO_ARGS, arena, fn, ctx, err);
+}

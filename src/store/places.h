@@ -46,6 +46,10 @@ int places_of_environment(struct db *db, const char *environment_id, struct aren
                           struct place **ret, struct err *err);
 /* Living places with that policy. */
 int places_count_policy(struct db *db, const char *policy, int64_t *ret, struct err *err);
+/* Living places by state. */
+int places_count_by_state(struct db *db, struct arena *arena,
+                          int (*fn)(void *ctx, const char *state, int64_t n), void *ctx,
+                          struct err *err);
 /* An acquire under way with that key; ERR_NOT_FOUND when there is none. */
 int places_by_request(struct db *db, const char *environment_id, const char *key,
                       struct arena *arena, struct place *ret, struct err *err);

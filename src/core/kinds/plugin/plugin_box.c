@@ -164,13 +164,13 @@ int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease 
         return 0;
 }
 
-/* Ask the berth-box inside. ERR_NOT_FOUND when it is not there. */
+/* Ask the berth-box inside: 1 for yes, 0 for no, ERR_NOT_FOUND when it is not there. */
 static int ask_program(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                        const struct plugin_box *box, const char *want, const char *const *execs,
-                       const char **ret_word, struct err *err)
+                       struct err *err)
 {
         const char **args = arena_alloc(op->arena, (EXECS_MAX + 8) * sizeof(*args));
-        const char *printed, *at;
+        const char *printed, *at, *word;
         int64_t status;
         size_t n = 0;
         int r = 0;
@@ -198,12 +198,14 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         if (!at) /* it was killed, or could not answer: that says nothing about the box */
                 return launch_refused("", ERR_PROVIDER, "", err);
         at += strlen(ASK_WORD);
-        *ret_word = arena_strndup(op->arena, at, strcspn(at, "\r\n"));
-        return 0;
+        word = arena_strndup(op->arena, at, strcspn(at, "\r\n"));
+        if (!streq(word, "yes") && !streq(word, "no"))
+                return launch_refused(word, ERR_PROVIDER, "", err);
+        return streq(word, "yes");
 }
 
-static int ask(struct op *op, struct runtime *rt, const struct place *place, const char *want,
-               const char *const *execs, const char **ret_word, struct err *err)
+static int ask_place(struct op *op, struct runtime *rt, const struct place *place, const char *want,
+                     const char *const *execs, struct err *err)
 {
         struct plugin_lease l;
         struct plugin_box box;
@@ -211,68 +213,53 @@ static int ask(struct op *op, struct runtime *rt, const struct place *place, con
 
         if (r >= 0)
                 r = plugin_box_lease(op, rt, place, &l, err);
-        return r < 0 ? r : ask_program(op, rt, &l, &box, want, execs, ret_word, err);
-}
-
-static bool is_yes_or_no(const char *word)
-{
-        return streq(word, "yes") || streq(word, "no");
+        return r < 0 ? r : ask_program(op, rt, &l, &box, want, execs, err);
 }
 
 /* The route */
 
-static int is_alive(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+static int plugin_box_is_alive(struct op *op, struct runtime *rt, const struct place *place,
+                               struct err *err)
 {
-        const char *word = "";
-        int r = ask(op, rt, place, "alive", NULL, &word, err);
+        int r = ask_place(op, rt, place, "alive", NULL, err);
 
-        if (r == ERR_NOT_FOUND) /* the place is gone, or is not what it was */
-                return 0;
-        if (r >= 0 && !is_yes_or_no(word))
-                r = launch_refused(word, ERR_PROVIDER, "", err);
-        return r < 0 ? r : streq(word, "yes");
+        return r == ERR_NOT_FOUND ? 0 : r; /* the place is gone, or is not what it was */
 }
 
 static int put_and_record(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                           struct err *err);
 
-static int plugin_box_ensure(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+static int plugin_box_ensure(struct op *op, struct runtime *rt, const struct place *place,
+                             struct err *err)
 {
         struct plugin_lease l;
-        const char *word = "";
-        int r = ask(op, rt, place, "ensure", NULL, &word, err);
+        int r = ask_place(op, rt, place, "ensure", NULL, err);
 
         /* The sandbox may have been made anew. */
         if (r == ERR_NOT_FOUND && plugin_box_lease(op, rt, place, &l, NULL) >= 0) {
                 err_clear(err);
                 r = put_and_record(op, rt, &l, err);
                 if (r >= 0)
-                        r = ask(op, rt, place, "ensure", NULL, &word, err);
+                        r = ask_place(op, rt, place, "ensure", NULL, err);
         }
-        if (r >= 0 && !is_yes_or_no(word))
-                r = launch_refused(word, ERR_PROVIDER, "", err);
-        return r;
+        return MIN(r, 0);
 }
 
 static int plugin_box_bury(struct op *op, struct runtime *rt, const struct place *place,
-                const char *const *execs, struct err *err)
+                           const char *const *execs, struct err *err)
 {
-        const char *word = "";
-        int r = ask(op, rt, place, "bury", execs, &word, err);
+        int r = ask_place(op, rt, place, "bury", execs, err);
 
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                return 0;
-        }
-        if (r >= 0 && !is_yes_or_no(word))
-                r = launch_refused(word, ERR_PROVIDER, "", err);
-        return MIN(r, 0);
+        if (r != ERR_NOT_FOUND)
+                return MIN(r, 0);
+        err_clear(err);
+        return 0;
 }
 
 static const struct box_route plugin_box_route = {
         .connect = plugin_box_connect,
         .ensure = plugin_box_ensure,
-        .is_alive = is_alive,
+        .is_alive = plugin_box_is_alive,
         .bury = plugin_box_bury,
 };
 
@@ -323,7 +310,6 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
                        json_t **ret_box, struct err *err)
 {
         struct plugin_box box;
-        const char *word = "";
         int r = plugin_box_put(op, rt, l, ret_box, err);
 
         if (r < 0)
@@ -331,10 +317,7 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
         (void)json_keep(op->arena, *ret_box);
         box.base = json_get_string(*ret_box, "base");
         box.program = json_get_string(*ret_box, "program");
-        r = ask_program(op, rt, l, &box, "ensure", NULL, &word, err);
-        if (r >= 0 && !is_yes_or_no(word))
-                r = launch_refused(word, ERR_PROVIDER, "", err);
-        return r;
+        return MIN(ask_program(op, rt, l, &box, "ensure", NULL, err), 0);
 }
 
 static int put_and_record(struct op *op, struct runtime *rt, const struct plugin_lease *l,
@@ -403,8 +386,8 @@ int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *leas
         return 0;
 }
 
-static int describe(struct op *op, const struct plugin_lease *l, json_t *request,
-                    struct exec_request *ret, struct err *err)
+static int describe_command(struct op *op, const struct plugin_lease *l, json_t *request,
+                            struct exec_request *ret, struct err *err)
 {
         const json_t *own = NULL;
         struct plugin_box box;
@@ -436,7 +419,7 @@ int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         if (r >= 0)
                 r = make_sure(op, rt, &l, err);
         if (r >= 0)
-                return describe(op, &l, request, ret, err);
+                return describe_command(op, &l, request, ret, err);
         if (!does_without(r))
                 return r;
         log_info("commands of a lease run without a box", LOG_S("lease", record->lease.id),
