@@ -135,8 +135,7 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
 int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
                               struct err *err);
 
-/* -- Configurations whose rules only a plugin knows: its worker is asked (plugin_validate.c) ------
- */
+/* Configurations whose rules only a plugin knows: its worker is asked (plugin_validate.c). */
 
 /* Let the worker check a normalised configuration and replace it by the worker's version; members
  * of struct kind, for the two kinds. ERR_UNPROCESSABLE with the worker's first complaint and all of

@@ -244,13 +244,14 @@ static bool is_plain(const struct place *place)
 static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct environment *list = NULL;
+        struct environment *list;
         struct op limited = *op;
-        int n = 0, r = 0;
+        int n, r = 0;
 
-        if (rt->ssh)
-                n = store_read_begin(op, rt->store, &db, err);
-        if (db)
+        if (!rt->ssh)
+                return 0;
+        n = store_read_begin(op, rt->store, &db, err);
+        if (n >= 0)
                 n = environments_of_driver(db, "ssh", "active", op->arena, &list, err);
         store_read_end(&db);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + LIST_MS);
