@@ -145,6 +145,9 @@ int row_get(struct db *db, const struct row_type *type, const char *sql, const s
         return r == 0 ? err_set(err, ERR_NOT_FOUND, "%s", type->missing) : MIN(r, 0);
 }
 
+/* Of a pointer to the struct of any type. */
+typedef void *__attribute__((may_alias)) any_pointer;
+
 int row_all(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
             size_t n_args, struct arena *arena, void *ret, struct err *err)
 {
@@ -159,7 +162,7 @@ int row_all(struct db *db, const struct row_type *type, const char *sql, const s
         }
         if (r < 0)
                 return r;
-        memcpy(ret, &rows, sizeof(rows));
+        *(any_pointer *)ret = rows;
         return (int)n;
 }
 
