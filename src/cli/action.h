@@ -52,11 +52,11 @@ struct cli_member {
 
 struct cli_action {
         const struct cli_kind *kind; /* what the first word names; NULL: no existing thing */
-        bool by_id;                  /* a whole id is believed, without asking for the thing */
         const char *method;          /* NULL: nothing is sent, what was found is shown */
         /* What follows the path of the thing; or, from the first slash of /api/ on, a whole path.
          * {company} and {id} are put in. */
         const char *path;
+        bool by_id;         /* a whole id is believed, without asking for the thing */
         bool makes_company; /* the first company is made where there is none */
         const struct cli_member *members;
         const char *nothing; /* ERR_USAGE with this text when no member was given; NULL: fine */

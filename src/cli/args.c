@@ -73,9 +73,9 @@ static int take_option(struct args *a, const struct cli_option *o, const char *i
 {
         const char *value = inline_value;
 
-        if (o->kind == OPTION_FLAG && value)
+        if (!o->value && value)
                 return err_set(err, ERR_USAGE, "option --%s takes no value", o->name);
-        if (o->kind != OPTION_FLAG && !value) {
+        if (o->value && !value) {
                 if (a->at == a->argc)
                         return err_set(err, ERR_USAGE, "option --%s needs a value: %s", o->name,
                                        o->value);
@@ -182,6 +182,6 @@ const char *args_item(const struct args *a, const char *name, size_t index)
 
         for (size_t i = 0; i < a->n_given; i++)
                 if (a->given[i].option == o && index-- == 0)
-                        return o->kind == OPTION_FLAG ? o->name : a->given[i].value;
+                        return o->value ? a->given[i].value : o->name;
         return NULL;
 }

@@ -13,20 +13,19 @@
 
 #include "base/err.h"
 
-enum cli_option_kind {
-        OPTION_FLAG,
-        OPTION_VALUE, /* the last one given counts */
-        OPTION_LIST,  /* each one given counts */
-};
-
 /* A table ends with a NULL name. */
 struct cli_option {
-        const char *name; /* without dashes */
-        char letter;      /* 0: none */
-        enum cli_option_kind kind;
-        const char *value; /* how the help calls the value; NULL for a flag */
-        const char *help;  /* NULL: not for people */
+        const char *name;  /* without dashes */
+        const char *value; /* how the help calls the value; NULL: it is a flag */
+        const char *help;  /* NULL: not shown to users */
+        char letter;       /* 0: none */
+        bool is_list;      /* each value given counts, instead of the last one */
 };
+
+#define OPTION(...)                                                                                \
+        {                                                                                          \
+                __VA_ARGS__                                                                        \
+        }
 
 #define OPTIONS(...)                                                                               \
         (const struct cli_option[])                                                                \

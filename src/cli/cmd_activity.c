@@ -9,10 +9,8 @@ static const char *actor_text(struct cli *c, const json_t *entry)
 const struct cli_command activity_commands[] = {
         { "list", "[--limit N]", "List what happened, newest first",
           "berth activity list --limit 20",
-          .options = OPTIONS(
-                  { "limit", 'n', OPTION_VALUE, "N", "at most this many (100, at most 500)" }),
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/activity",
+          .options = OPTIONS({ "limit", "N", "at most this many (100, at most 500)", 'n' }),
+          .act = { NULL, "GET", "/api/companies/{company}/activity",
                    .members = MEMBERS({ "limit", "limit", MEMBER_NUMBER }),
                    .columns = FIELDS({ "WHEN", "createdAt", COLUMN_TIME },
                                      { "ACTOR", .text = actor_text }, { "ACTION", "action" },

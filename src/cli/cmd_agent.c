@@ -90,9 +90,9 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
 }
 
 static const struct cli_action terminate = {
-        .kind = &kind_agent,
-        .method = "POST",
-        .path = "/terminate",
+        &kind_agent,
+        "POST",
+        "/terminate",
 };
 
 static int run_terminate(struct cli *c, const struct args *a, struct err *err)
@@ -103,30 +103,25 @@ static int run_terminate(struct cli *c, const struct args *a, struct err *err)
 }
 
 #define AGENT_OPTIONS                                                                              \
-        { "adapter", 0, OPTION_VALUE, "TYPE", "how it is run (default: process)" },                \
-                { "role", 0, OPTION_VALUE, "ROLE", "engineer, qa, ceo and others (general)" },     \
-                { "title", 0, OPTION_VALUE, "TEXT", "what it calls itself" },                      \
-                { "reports-to", 0, OPTION_VALUE, "AGENT", "its manager" },                         \
-                { "environment", 0, OPTION_VALUE, "ENV",                                           \
-                  "where it works (the default of its company)" },                                 \
-                { "every", 0, OPTION_VALUE, "TIME", "wake it so often: 30s, 15m, 2h" },            \
-                { "cron", 0, OPTION_VALUE, "LINE", "wake it at these times, in UTC" },             \
-                { "no-timer", 0, OPTION_FLAG, NULL, "do not wake it by the clock" },               \
-                { "option", 'o', OPTION_LIST, "KEY=VALUE", "a member of its adapterConfig" },      \
-        {                                                                                          \
-                "config", 0, OPTION_VALUE, "JSON|@FILE", "its adapterConfig"                       \
-        }
+        OPTION("adapter", "TYPE", "how it is run (default: process)"),                             \
+                OPTION("role", "ROLE", "engineer, qa, ceo and others (general)"),                  \
+                OPTION("title", "TEXT", "what it calls itself"),                                   \
+                OPTION("reports-to", "AGENT", "its manager"),                                      \
+                OPTION("environment", "ENV", "where it works (the default of its company)"),       \
+                OPTION("every", "TIME", "wake it so often: 30s, 15m, 2h"),                         \
+                OPTION("cron", "LINE", "wake it at these times, in UTC"),                          \
+                OPTION("no-timer", NULL, "do not wake it by the clock"),                           \
+                OPTION("option", "KEY=VALUE", "a member of its adapterConfig", 'o', true),         \
+                OPTION("config", "JSON|@FILE", "its adapterConfig")
 
 #define AGENT_ENV_OPTIONS                                                                          \
-        { "env", 'e', OPTION_LIST, "K=V", "a variable of its commands" },                          \
-        {                                                                                          \
-                "secret-env", 0, OPTION_LIST, "K=SECRET[@VERSION]", "a variable from a secret"     \
-        }
+        OPTION("env", "K=V", "a variable of its commands", 'e', true),                             \
+                OPTION("secret-env", "K=SECRET[@VERSION]", "a variable from a secret",             \
+                       .is_list = true)
 
 const struct cli_command agent_commands[] = {
         { "list", "", "List the agents of the company", "berth agent list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/agents",
+          .act = { NULL, "GET", "/api/companies/{company}/agents",
                    .columns = FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
                                      { "ROLE", "role" }, { "ADAPTER", "adapterType" },
                                      { "STATUS", "status", COLUMN_STATE }),
@@ -137,14 +132,13 @@ const struct cli_command agent_commands[] = {
                    "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
           .options = OPTIONS(AGENT_OPTIONS, AGENT_ENV_OPTIONS), .run = cmd_agent_create },
         { "show", "AGENT", "Show an agent and its variables", "berth agent show Ada", .words = 1,
-          .act = { .kind = &kind_agent } },
+          .act = { &kind_agent } },
         { "update", "AGENT [OPTION]...", "Change an agent and its variables",
           "berth agent update Ada --secret-env OPENAI_API_KEY=openai", .words = 1,
           .notes = "A secret's value is read when a command is run for the agent, and not before.\n"
                    "Do not pass secrets with --env: other processes can read the command line.",
-          .options =
-                  OPTIONS({ "name", 0, OPTION_VALUE, "NAME", "a new name" }, AGENT_OPTIONS,
-                          AGENT_ENV_OPTIONS, { "unset", 0, OPTION_LIST, "K", "remove a variable" }),
+          .options = OPTIONS({ "name", "NAME", "a new name" }, AGENT_OPTIONS, AGENT_ENV_OPTIONS,
+                             { "unset", "K", "remove a variable", .is_list = true }),
           .run = cmd_agent_update },
         { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]", "Let an agent run now",
           "berth agent wake Ada --issue ACM-1 --follow", .words = 1,
@@ -153,24 +147,19 @@ const struct cli_command agent_commands[] = {
                   "this along; while the issue is being worked on, the agent is woken afterwards.\n"
                   "With --follow the exit status is 0 when the run succeeded and 1 when it did "
                   "not.",
-          .options =
-                  OPTIONS({ "issue", 0, OPTION_VALUE, "ISSUE", "what it is to work on" },
-                          { "reason", 0, OPTION_VALUE, "TEXT", "why" },
-                          { "follow", 'f', OPTION_FLAG, NULL, "print its log until it is done" },
-                          { "fresh", 0, OPTION_FLAG, NULL, "forget the session of the last run" },
-                          { "task", 0, OPTION_VALUE, "KEY",
-                            "a name for what it is to do, when there is no issue" },
-                          { "key", 0, OPTION_VALUE, "KEY", "the same key again is the same run" }),
+          .options = OPTIONS(
+                  { "issue", "ISSUE", "what it is to work on" }, { "reason", "TEXT", "why" },
+                  { "follow", NULL, "print its log until it is done", 'f' },
+                  { "fresh", NULL, "forget the session of the last run" },
+                  { "task", "KEY", "a name for what it is to do, when there is no issue" },
+                  { "key", "KEY", "the same key again is the same run" }),
           .run = cmd_agent_wake },
         { "pause", "AGENT [--reason TEXT]", "Let an agent do nothing until it is resumed",
           "berth agent pause Ada --reason 'over budget'", .words = 1,
-          .options = OPTIONS({ "reason", 0, OPTION_VALUE, "TEXT", "why (manual)" }),
-          .act = { .kind = &kind_agent,
-                   .method = "POST",
-                   .path = "/pause",
-                   .members = MEMBERS({ "reason", "reason" }) } },
+          .options = OPTIONS({ "reason", "TEXT", "why (manual)" }),
+          .act = { &kind_agent, "POST", "/pause", .members = MEMBERS({ "reason", "reason" }) } },
         { "resume", "AGENT", "Let a paused agent work again", "berth agent resume Ada", .words = 1,
-          .act = { .kind = &kind_agent, .method = "POST", .path = "/resume" } },
+          .act = { &kind_agent, "POST", "/resume" } },
         { "terminate", "AGENT", "End an agent for ever: its keys and its secrets go",
           "berth agent terminate Ada", .words = 1, .run = run_terminate },
         { "delete", "AGENT", "Delete an agent, with its keys and bindings",

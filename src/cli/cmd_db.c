@@ -37,15 +37,14 @@ const struct cli_command db_commands[] = {
           .words = 1,
           .notes = "The copy is checked, and there only when it is complete. Secrets are in it as\n"
                    "they are sealed: the master key is not, nor are files beside the database.",
-          .options = OPTIONS({ "replace", 0, OPTION_FLAG, NULL, "overwrite FILE when it exists" }),
+          .options = OPTIONS({ "replace", NULL, "overwrite FILE when it exists" }),
           .run = run_backup },
         { "restore", "FILE [--replace]",
           "Make a backup the database of a data directory that no daemon uses",
           "berth db restore /var/backups/berth.db --data /var/lib/berth", .words = 1,
           .notes = "It becomes an instance of its own: what the backup had under way is ended in\n"
                    "the record, and nothing in the world is touched. See berth leaks.",
-          .options = OPTIONS(
-                  { "replace", 0, OPTION_FLAG, NULL, "put the database that is there aside" }),
+          .options = OPTIONS({ "replace", NULL, "put the database that is there aside" }),
           .run = run_restore },
         { "check", "[FILE]", "Look for damage in the database, or in a backup", "berth db check",
           .max_words = 1,

@@ -45,11 +45,9 @@ static int probe_status(const json_t *probe)
 }
 
 #define CONFIG_OPTIONS                                                                             \
-        { "config", 0, OPTION_VALUE, "JSON|@FILE", "the driver's configuration" },                 \
-        {                                                                                          \
-                "option", 'o', OPTION_LIST, "KEY=VALUE",                                           \
-                        "one setting of it; also KEY=@FILE and KEY:=JSON"                          \
-        }
+        OPTION("config", "JSON|@FILE", "the driver's configuration"),                              \
+                OPTION("option", "KEY=VALUE", "one setting of it; also KEY=@FILE and KEY:=JSON",   \
+                       'o', true)
 
 #define CONFIG_NOTES                                                                               \
         "-o port=22 sets a number, -o reuseLease=true a truth value, anything else text; dots\n"   \
@@ -58,11 +56,9 @@ static int probe_status(const json_t *probe)
 
 const struct cli_command env_commands[] = {
         { "list", "[--status STATUS] [--driver DRIVER]", "List environments", "berth env list",
-          .options =
-                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS", "only active or archived ones" },
-                          { "driver", 0, OPTION_VALUE, "DRIVER", "only those of this driver" }),
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/environments",
+          .options = OPTIONS({ "status", "STATUS", "only active or archived ones" },
+                             { "driver", "DRIVER", "only those of this driver" }),
+          .act = { NULL, "GET", "/api/companies/{company}/environments",
                    .members = MEMBERS({ "status", "status" }, { "driver", "driver" }),
                    .columns = FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
                                      { "DRIVER", "driver" }, { "STATUS", "status", COLUMN_STATE },
@@ -80,25 +76,22 @@ const struct cli_command env_commands[] = {
           "An ssh host is tried at once, and nothing is saved when it does not work. Without "
           "--key your\nown ssh configuration, agent and keys are used; without a PATH the work "
           "is done in ~/berth there.",
-          .options = OPTIONS(
-                  { "driver", 0, OPTION_VALUE, "DRIVER", "local, ssh, sandbox or plugin" },
-                  CONFIG_OPTIONS, { "description", 0, OPTION_VALUE, "TEXT", "what it is for" },
-                  { "name", 0, OPTION_VALUE, "NAME", "ssh: another name than the host's" },
-                  { "key", 0, OPTION_VALUE, "FILE",
-                    "ssh: the private key; without, your own ssh set-up" },
-                  { "accept-host-key", 0, OPTION_FLAG, NULL, "ssh: record the host's key now" }),
+          .options =
+                  OPTIONS({ "driver", "DRIVER", "local, ssh, sandbox or plugin" }, CONFIG_OPTIONS,
+                          { "description", "TEXT", "what it is for" },
+                          { "name", "NAME", "ssh: another name than the host's" },
+                          { "key", "FILE", "ssh: the private key; without, your own ssh set-up" },
+                          { "accept-host-key", NULL, "ssh: record the host's key now" }),
           .run = cmd_env_create },
         { "show", "ENV", "Show one environment", "berth env show Local", .words = 1,
-          .act = { .kind = &kind_environment } },
+          .act = { &kind_environment } },
         { "update", "ENV [OPTION]...", "Change an environment",
           "berth env update box --status archived", .words = 1,
           .notes = CONFIG_NOTES "\nThe configuration given is merged over the one that is there.",
           .options = OPTIONS(
-                  { "name", 0, OPTION_VALUE, "NAME", "a new name" },
-                  { "description", 0, OPTION_VALUE, "TEXT", "a new description" },
-                  { "status", 0, OPTION_VALUE, "STATUS", "active or archived" },
-                  { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
-                  CONFIG_OPTIONS),
+                  { "name", "NAME", "a new name" }, { "description", "TEXT", "a new description" },
+                  { "status", "STATUS", "active or archived" },
+                  { "move-to", "ENV", "what works in it works there from now on" }, CONFIG_OPTIONS),
           .run = cmd_env_update },
         { "delete", "ENV [--close-leases] [--move-to ENV] [--yes]", "Delete an environment",
           "berth env delete box --yes", .words = 1,
@@ -106,17 +99,13 @@ const struct cli_command env_commands[] = {
                   "Says first what uses it, and refuses while leases live, or while agents, "
                   "projects, issues,\nworkspaces or the company's default name it: --move-to moves "
                   "these.",
-          .options = OPTIONS(
-                  { "close-leases", 0, OPTION_FLAG, NULL, "end its living leases first" },
-                  { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
-                  { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .options = OPTIONS({ "close-leases", NULL, "end its living leases first" },
+                             { "move-to", "ENV", "what works in it works there from now on" },
+                             { "yes", NULL, "do not ask", 'y' }),
           .run = cmd_env_delete },
         { "probe", "ENV", "Try whether an environment works", "berth env probe Local", .words = 1,
           .notes = "Exit status 1 when it does not.",
-          .act = { .kind = &kind_environment,
-                   .method = "POST",
-                   .path = "/probe",
-                   .print = print_probe,
+          .act = { &kind_environment, "POST", "/probe", .print = print_probe,
                    .status = probe_status } },
         { 0 },
 };

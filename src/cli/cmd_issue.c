@@ -78,30 +78,26 @@ static void print_comments(struct cli *c, const json_t *list)
 /* -- the table -------------------------------------------------------------------------------- */
 
 #define SHARED_OPTIONS                                                                             \
-        { "description", 0, OPTION_VALUE, "TEXT", "what is to be done" },                          \
-                { "status", 0, OPTION_VALUE, "STATUS",                                             \
-                  "backlog, todo, in_progress, in_review, done, blocked or cancelled" },           \
-                { "priority", 0, OPTION_VALUE, "PRIORITY", "critical, high, medium or low" },      \
-                { "assignee", 0, OPTION_VALUE, "AGENT", "the agent that is to do it" },            \
-                { "project", 0, OPTION_VALUE, "PROJECT", "what it belongs to" },                   \
-                { "parent", 0, OPTION_VALUE, "ISSUE", "the issue it is a part of" },               \
-                { "blocked-by", 0, OPTION_LIST, "ISSUE", "what has to be done before" },           \
-        {                                                                                          \
-                "environment", 0, OPTION_VALUE, "ENV", "where it is worked on"                     \
-        }
+        OPTION("description", "TEXT", "what is to be done"),                                       \
+                OPTION("status", "STATUS",                                                         \
+                       "backlog, todo, in_progress, in_review, done, blocked or cancelled"),       \
+                OPTION("priority", "PRIORITY", "critical, high, medium or low"),                   \
+                OPTION("assignee", "AGENT", "the agent that is to do it"),                         \
+                OPTION("project", "PROJECT", "the project that it belongs to"),                    \
+                OPTION("parent", "ISSUE", "the issue it is a part of"),                            \
+                OPTION("blocked-by", "ISSUE", "an issue that has to be done before",               \
+                       .is_list = true),                                                           \
+                OPTION("environment", "ENV", "where it is worked on")
 
 const struct cli_command issue_commands[] = {
         { "list", "[--status STATUS] [--assignee AGENT] [--project PROJECT] [--match TEXT]",
           "List issues, most urgent first", "berth issue list --status todo,in_progress",
           .options =
-                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS",
-                            "only these; several with commas between them" },
-                          { "assignee", 0, OPTION_VALUE, "AGENT", "only those of this agent" },
-                          { "project", 0, OPTION_VALUE, "PROJECT", "only those of this project" },
-                          { "match", 0, OPTION_VALUE, "TEXT",
-                            "only those with this in identifier, title or text" }),
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/issues?limit=1000",
+                  OPTIONS({ "status", "STATUS", "only these; several with commas between them" },
+                          { "assignee", "AGENT", "only those of this agent" },
+                          { "project", "PROJECT", "only those of this project" },
+                          { "match", "TEXT", "only those with this in identifier, title or text" }),
+          .act = { NULL, "GET", "/api/companies/{company}/issues?limit=1000",
                    .members = MEMBERS(
                            { "status", "status" }, { "q", "match" },
                            { "assigneeAgentId", "assignee", MEMBER_ID, .kind = &kind_agent },
@@ -115,12 +111,12 @@ const struct cli_command issue_commands[] = {
           "berth issue create 'Mend the login' --priority high", .words = 1,
           .options = OPTIONS(SHARED_OPTIONS), .run = cmd_issue_create },
         { "show", "ISSUE", "Show one issue", "berth issue show ACM-1", .words = 1,
-          .act = { .kind = &kind_issue } },
+          .act = { &kind_issue } },
         { "update", "ISSUE [OPTION]...", "Change an issue",
           "berth issue update ACM-1 --status done --comment 'works now'", .words = 1,
-          .options = OPTIONS({ "title", 0, OPTION_VALUE, "TEXT", "a new title" }, SHARED_OPTIONS,
-                             { "unassign", 0, OPTION_FLAG, NULL, "nobody is to do it" },
-                             { "comment", 0, OPTION_VALUE, "TEXT", "say why" }),
+          .options = OPTIONS({ "title", "TEXT", "a new title" }, SHARED_OPTIONS,
+                             { "unassign", NULL, "nobody is to do it" },
+                             { "comment", "TEXT", "say why" }),
           .run = cmd_issue_update },
         { "checkout", "ISSUE [--agent AGENT] [--expected STATUS]...",
           "Take an issue, so that nobody else works on it",
@@ -128,47 +124,34 @@ const struct cli_command issue_commands[] = {
           .notes =
                   "An agent needs the id of its run in BERTH_RUN_ID or PAPERCLIP_RUN_ID. When the\n"
                   "issue is somebody else's already, this fails; do not try again.",
-          .options = OPTIONS({ "agent", 0, OPTION_VALUE, "AGENT",
-                               "for this agent (default: the one whose key is used)" },
-                             { "expected", 0, OPTION_LIST, "STATUS",
-                               "only from this status (todo, backlog, blocked)" }),
+          .options = OPTIONS(
+                  { "agent", "AGENT", "for this agent (default: the one whose key is used)" },
+                  { "expected", "STATUS", "only from this status (todo, backlog, blocked)",
+                    .is_list = true }),
           .run = cmd_issue_checkout },
         { "release", "ISSUE [--force]", "Give an issue back, to be done by whoever takes it next",
           "berth issue release ACM-1", .words = 1,
-          .options =
-                  OPTIONS({ "force", 0, OPTION_FLAG, NULL, "whoever has it, and only the lock" }),
+          .options = OPTIONS({ "force", NULL, "whoever has it, and only the lock" }),
           .run = cmd_issue_release },
         { "comment", "ISSUE TEXT [--reopen]", "Say something about an issue",
           "berth issue comment ACM-1 'see the log'", .words = 2,
-          .options = OPTIONS(
-                  { "reopen", 0, OPTION_FLAG, NULL, "to do again, when it was done or cancelled" }),
-          .act = { .kind = &kind_issue,
-                   .method = "POST",
-                   .path = "/comments",
+          .options = OPTIONS({ "reopen", NULL, "to do again, when it was done or cancelled" }),
+          .act = { &kind_issue, "POST", "/comments",
                    .members = MEMBERS({ "body", .word = 2 }, { "reopen", "reopen", MEMBER_TRUE }),
                    .print = print_comment } },
         { "comments", "ISSUE", "Show what was said about an issue, oldest first",
           "berth issue comments ACM-1", .words = 1,
-          .act = { .kind = &kind_issue,
-                   .method = "GET",
-                   .path = "/comments?order=asc",
-                   .print = print_comments } },
+          .act = { &kind_issue, "GET", "/comments?order=asc", .print = print_comments } },
         { "document", "ISSUE [KEY] [--file FILE [--title TEXT] [--base REVISION]]",
           "List the documents of an issue, print one, or write one",
           "berth issue document ACM-1 plan", .words = 1, .max_words = 2,
           .notes = "A KEY is made of a-z, 0-9, - and _. Older revisions are kept.",
-          .options = OPTIONS({ "file", 0, OPTION_VALUE, "FILE",
-                               "write what is in this file (- is standard input)" },
-                             { "title", 0, OPTION_VALUE, "TEXT", "with --file: its title" },
-                             { "base", 0, OPTION_VALUE, "REVISION",
-                               "with --file: only if this is the newest" }),
+          .options = OPTIONS({ "file", "FILE", "write what is in this file (- is standard input)" },
+                             { "title", "TEXT", "with --file: its title" },
+                             { "base", "REVISION", "with --file: only if this is the newest" }),
           .run = cmd_issue_document },
         { "runs", "ISSUE", "List the runs for an issue, newest first", "berth issue runs ACM-1",
           .words = 1,
-          .act = { .kind = &kind_issue,
-                   .method = "GET",
-                   .path = "/runs",
-                   .columns = runs_columns,
-                   .none = "no runs" } },
+          .act = { &kind_issue, "GET", "/runs", .columns = runs_columns, .none = "no runs" } },
         { 0 },
 };

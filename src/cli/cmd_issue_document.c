@@ -42,9 +42,9 @@ static int put_document(struct cli *c, const struct args *a, const char *path, s
 }
 
 static const struct cli_action list_documents = {
-        .kind = &kind_issue,
-        .method = "GET",
-        .path = "/documents",
+        &kind_issue,
+        "GET",
+        "/documents",
         .columns = FIELDS({ "KEY", "key" }, { "REVISION", "latestRevisionNumber" },
                           { "UPDATED", "updatedAt", COLUMN_TIME }, { "TITLE", "title" }),
         .none = "no documents",

@@ -194,25 +194,21 @@ static int run_revoke(struct cli *c, const struct args *a, struct err *err)
         return 0;
 }
 
-#define AGENT_OPTION                                                                               \
-        {                                                                                          \
-                "agent", 0, OPTION_VALUE, "AGENT", "keys of this agent instead of board keys"      \
-        }
+#define AGENT_OPTION OPTION("agent", "AGENT", "keys of this agent instead of board keys")
 
 const struct cli_command key_commands[] = {
         { "create", "--board|--agent AGENT [OPTION]...", "Make a key; its token is shown once",
           "berth key create --board --name laptop --ttl 30",
-          .options =
-                  OPTIONS({ "board", 0, OPTION_FLAG, NULL, "for a person" },
-                          { "agent", 0, OPTION_VALUE, "AGENT", "for this agent (id or name)" },
-                          { "name", 0, OPTION_VALUE, "NAME", "what to call the key" },
-                          { "user", 0, OPTION_VALUE, "NAME", "board: whose key (default: yours)" },
-                          { "admin", 0, OPTION_FLAG, NULL, "board: instance administrator" },
-                          { "role", 0, OPTION_VALUE, "ROLE",
-                            "board: owner, admin, operator or viewer in the company" },
-                          { "grant", 0, OPTION_LIST, "KEY",
-                            "board: a permission, for example environments:manage" },
-                          { "ttl", 0, OPTION_VALUE, "DAYS", "board: days until it expires" }),
+          .options = OPTIONS(
+                  { "board", NULL, "for a person" },
+                  { "agent", "AGENT", "for this agent (id or name)" },
+                  { "name", "NAME", "what to call the key" },
+                  { "user", "NAME", "board: whose key (default: yours)" },
+                  { "admin", NULL, "board: instance administrator" },
+                  { "role", "ROLE", "board: owner, admin, operator or viewer in the company" },
+                  { "grant", "KEY", "board: a permission, for example environments:manage",
+                    .is_list = true },
+                  { "ttl", "DAYS", "board: days until it expires" }),
           .run = run_create },
         { "list", "[--agent AGENT]", "List keys, without their tokens", "berth key list",
           .options = OPTIONS(AGENT_OPTION), .run = run_list },

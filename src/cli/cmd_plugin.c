@@ -134,31 +134,24 @@ static void print_logs(struct cli *c UNUSED, const json_t *list)
         }
 }
 
-#define QUIET_OPTION                                                                               \
-        {                                                                                          \
-                "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress"                        \
-        }
+#define QUIET_OPTION OPTION("quiet", NULL, "do not show the progress", 'q')
 
 #define CONFIG_OPTION                                                                              \
-        {                                                                                          \
-                "option", 'o', OPTION_LIST, "KEY=VALUE", "one value of it; KEY=@FILE, KEY:=JSON"   \
-        }
+        OPTION("option", "KEY=VALUE", "one value of it; KEY=@FILE, KEY:=JSON", 'o', true)
 
 const struct cli_command plugin_commands[] = {
         { "list", "[--status STATUS]", "List plugins", "berth plugin list",
           .options =
-                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS",
+                  OPTIONS({ "status", "STATUS",
                             "installed, ready, disabled, error, upgrade_pending or uninstalled" }),
-          .act = { .method = "GET",
-                   .path = "/api/plugins",
-                   .members = MEMBERS({ "status", "status" }),
+          .act = { NULL, "GET", "/api/plugins", .members = MEMBERS({ "status", "status" }),
                    .columns = FIELDS({ "KEY", "pluginKey", COLUMN_ID },
                                      { "STATUS", "status", COLUMN_STATE }, { "VERSION", "version" },
                                      { "PACKAGE", "packageName" }, { "ID", "id", COLUMN_ID },
                                      { "ERROR", "lastError" }),
                    .none = "no plugins" } },
         { "show", "KEY|ID", "Show one plugin", "berth plugin show acme.sandbox", .words = 1,
-          .act = { .kind = &kind_plugin } },
+          .act = { &kind_plugin } },
         { "install", "PACKAGE[@VERSION]|PATH [OPTION]...",
           "Fetch a plugin with npm, or take one from a directory, and start it",
           "berth plugin install acme-sandbox@1.2.0", .words = 1,
@@ -166,25 +159,17 @@ const struct cli_command plugin_commands[] = {
                   "Packages are fetched without running their scripts. A word with a slash,\n"
                   "unless it begins with @, is a directory, which is used where it is. Exit status "
                   "1\nwhen the plugin does not start.",
-          .options = OPTIONS(
-                  { "local", 'l', OPTION_FLAG, NULL, "a directory of the daemon's machine" },
-                  { "version", 0, OPTION_VALUE, "VERSION",
-                    "version or range; also PACKAGE@VERSION" },
-                  QUIET_OPTION),
+          .options = OPTIONS({ "local", NULL, "a directory of the daemon's machine", 'l' },
+                             { "version", "VERSION", "version or range; also PACKAGE@VERSION" },
+                             QUIET_OPTION),
           .run = cmd_plugin_install },
         { "enable", "KEY|ID", "Start a plugin that was disabled or failed",
           "berth plugin enable acme.sandbox", .words = 1,
-          .act = { .kind = &kind_plugin,
-                   .method = "POST",
-                   .path = "/enable",
-                   .status = plugin_exit_status } },
+          .act = { &kind_plugin, "POST", "/enable", .status = plugin_exit_status } },
         { "disable", "KEY|ID [--reason TEXT]", "Stop a plugin until it is enabled again",
           "berth plugin disable acme.sandbox --reason 'costs too much'", .words = 1,
-          .options = OPTIONS({ "reason", 0, OPTION_VALUE, "TEXT", "why; shown with the plugin" }),
-          .act = { .kind = &kind_plugin,
-                   .method = "POST",
-                   .path = "/disable",
-                   .members = MEMBERS({ "reason", "reason" }),
+          .options = OPTIONS({ "reason", "TEXT", "why; shown with the plugin" }),
+          .act = { &kind_plugin, "POST", "/disable", .members = MEMBERS({ "reason", "reason" }),
                    .status = plugin_exit_status } },
         { "upgrade", "KEY|ID [--version VERSION] [--approve]",
           "Fetch a newer version and switch to it", "berth plugin upgrade acme.sandbox", .words = 1,
@@ -193,55 +178,45 @@ const struct cli_command plugin_commands[] = {
                   "not.\n"
                   "A version that wants more rights waits: see berth plugin approve. For a plugin\n"
                   "from a directory, take over what is in it now.",
-          .options = OPTIONS(
-                  { "version", 0, OPTION_VALUE, "VERSION", "version or range (the newest)" },
-                  { "approve", 0, OPTION_FLAG, NULL, "take it even when it wants more rights" },
-                  QUIET_OPTION),
+          .options = OPTIONS({ "version", "VERSION", "version or range (the newest)" },
+                             { "approve", NULL, "take it even when it wants more rights" },
+                             QUIET_OPTION),
           .run = cmd_plugin_upgrade },
         { "approve", "KEY|ID [--reject]", "Let a version that wants more rights be used",
           "berth plugin approve acme.sandbox", .words = 1,
-          .options = OPTIONS(
-                  { "reject", 0, OPTION_FLAG, NULL, "throw the waiting version away instead" }),
-          .act = { .kind = &kind_plugin,
-                   .method = "POST",
-                   .path = "/approve",
+          .options = OPTIONS({ "reject", NULL, "throw the waiting version away instead" }),
+          .act = { &kind_plugin, "POST", "/approve",
                    .members = MEMBERS({ "reject", "reject", MEMBER_BOOL }),
                    .status = plugin_exit_status } },
         { "uninstall", "KEY|ID [--purge] [--yes]", "Stop a plugin and remove its files",
           "berth plugin uninstall acme.sandbox --yes", .words = 1,
           .notes = "Its row stays, so that it can be installed again and give up what it still "
                    "holds.",
-          .options = OPTIONS({ "purge", 0, OPTION_FLAG, NULL,
-                               "remove its row, configuration and files of its own, too" },
-                             { "force", 0, OPTION_FLAG, NULL, NULL }, /* Paperclip's name for it */
-                             { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .options = OPTIONS(
+                  { "purge", NULL, "remove its row, configuration and files of its own, too" },
+                  { "force", NULL, NULL }, /* Paperclip's name for it */
+                  { "yes", NULL, "do not ask", 'y' }),
           .run = cmd_plugin_uninstall },
         { "config", "KEY|ID [--config JSON|@FILE] [-o KEY=VALUE]... [--test]",
           "Show or save the configuration of a plugin",
           "berth plugin config acme.sandbox -o region=eu", .words = 1,
           .notes = "This is the plugin's own; what a sandbox needs is in its environment.",
-          .options =
-                  OPTIONS({ "config", 0, OPTION_VALUE, "JSON|@FILE", "save this" }, CONFIG_OPTION,
-                          { "test", 0, OPTION_FLAG, NULL, "ask the plugin instead of saving" }),
+          .options = OPTIONS({ "config", "JSON|@FILE", "save this" }, CONFIG_OPTION,
+                             { "test", NULL, "ask the plugin instead of saving" }),
           .run = cmd_plugin_config },
         { "logs", "KEY|ID [--limit N] [--level LEVEL]", "Show what the worker said last",
           "berth plugin logs acme.sandbox --level warn", .words = 1,
           .notes = "They are kept in memory, so a restart of the daemon forgets them.",
-          .options = OPTIONS({ "limit", 0, OPTION_VALUE, "N", "how many lines (100, at most 500)" },
-                             { "level", 0, OPTION_VALUE, "LEVEL", "debug, info, warn or error" }),
-          .act = { .kind = &kind_plugin,
-                   .method = "GET",
-                   .path = "/logs",
+          .options = OPTIONS({ "limit", "N", "how many lines (100, at most 500)" },
+                             { "level", "LEVEL", "debug, info, warn or error" }),
+          .act = { &kind_plugin, "GET", "/logs",
                    .members =
                            MEMBERS({ "limit", "limit", .otherwise = "100" }, { "level", "level" }),
                    .print = print_logs } },
         { "health", "KEY|ID", "Show how a plugin and its worker are",
           "berth plugin health acme.sandbox", .words = 1,
           .notes = "Exit status 1 when it is not healthy.",
-          .act = { .kind = &kind_plugin,
-                   .method = "GET",
-                   .path = "/dashboard",
-                   .print = print_health,
+          .act = { &kind_plugin, "GET", "/dashboard", .print = print_health,
                    .status = health_status } },
         { "sandbox-check", "KEY|ID", "Try what the worker of a plugin could reach",
           "berth plugin sandbox-check acme.sandbox", .words = 1,
@@ -250,10 +225,7 @@ const struct cli_command plugin_commands[] = {
                   "daemon and of\n"
                   "others, its process, namespaces, sockets, the kernel. `open` may be reached: the\n"
                   "network, and what plugin_paths names. Exit status 1 when anything else can be.",
-          .act = { .kind = &kind_plugin,
-                   .method = "POST",
-                   .path = "/sandbox-check",
-                   .print = print_reach,
+          .act = { &kind_plugin, "POST", "/sandbox-check", .print = print_reach,
                    .status = reach_status } },
         { "conformance", "PATH [--driver KEY] [-o KEY=VALUE]... [--only TEXT]",
           "Test a provider in a directory; needs no daemon",
@@ -261,11 +233,10 @@ const struct cli_command plugin_commands[] = {
           .notes = "Starts its worker and makes real calls: a provider of real sandboxes needs a\n"
                    "configuration that works, and makes and destroys a few. Exit status 1 when a\n"
                    "check fails.",
-          .options = OPTIONS(
-                  { "driver", 0, OPTION_VALUE, "KEY", "the driver to test (the first)" },
-                  { "config", 0, OPTION_VALUE, "JSON|@FILE", "configuration of the environment" },
-                  CONFIG_OPTION,
-                  { "only", 0, OPTION_VALUE, "TEXT", "only checks with this in their name" }),
+          .options =
+                  OPTIONS({ "driver", "KEY", "the driver to test (the first)" },
+                          { "config", "JSON|@FILE", "configuration of the environment" },
+                          CONFIG_OPTION, { "only", "TEXT", "only checks with this in their name" }),
           .run = cmd_plugin_conformance },
         { 0 },
 };

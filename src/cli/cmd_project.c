@@ -39,19 +39,17 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 
 const struct cli_command project_commands[] = {
         { "list", "", "List the projects of the company", "berth project list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/projects",
+          .act = { NULL, "GET", "/api/companies/{company}/projects",
                    .columns = FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
                                      { "STATUS", "status", COLUMN_STATE },
                                      { "CREATED", "createdAt", COLUMN_TIME }),
                    .none = "no projects" } },
         { "create", "NAME [--description TEXT] [--environment ENV]", "Make a project",
           "berth project create Site --description 'the web site'", .words = 1,
-          .options = OPTIONS(
-                  { "description", 0, OPTION_VALUE, "TEXT", "what it is" },
-                  { "environment", 0, OPTION_VALUE, "ENV", "where its issues are worked on" }),
+          .options = OPTIONS({ "description", "TEXT", "what it is" },
+                             { "environment", "ENV", "where its issues are worked on" }),
           .run = run_create },
         { "show", "PROJECT", "Show one project", "berth project show Site", .words = 1,
-          .act = { .kind = &kind_project } },
+          .act = { &kind_project } },
         { 0 },
 };

@@ -117,8 +117,9 @@ const struct field runs_columns[] = {
 };
 
 static const struct cli_action list_all = {
-        .method = "GET",
-        .path = "/api/companies/{company}/heartbeat-runs",
+        NULL,
+        "GET",
+        "/api/companies/{company}/heartbeat-runs",
         .members = MEMBERS({ "limit", "limit", MEMBER_NUMBER, .otherwise = "50" },
                            { "agentId", "agent", MEMBER_ID, .kind = &kind_agent },
                            { "issueId", "issue", MEMBER_ID, .kind = &kind_issue }),
@@ -127,8 +128,9 @@ static const struct cli_action list_all = {
 };
 
 static const struct cli_action list_live = {
-        .method = "GET",
-        .path = "/api/companies/{company}/live-runs",
+        NULL,
+        "GET",
+        "/api/companies/{company}/live-runs",
         .members = MEMBERS({ "limit", "limit", MEMBER_NUMBER, .otherwise = "50" }),
         .columns = runs_columns,
         .none = "no runs",
@@ -172,25 +174,23 @@ static int run_cancel(struct cli *c, const struct args *a, struct err *err)
 const struct cli_command runs_commands[] = {
         { "list", "[--agent AGENT] [--issue ISSUE] [--live] [--limit N]", "List runs, newest first",
           "berth runs list --limit 20",
-          .options = OPTIONS({ "agent", 0, OPTION_VALUE, "AGENT", "only those of this agent" },
-                             { "issue", 0, OPTION_VALUE, "ISSUE", "only those for this issue" },
-                             { "live", 0, OPTION_FLAG, NULL, "only those that have not ended" },
-                             { "limit", 'n', OPTION_VALUE, "N", "at most this many (50)" }),
+          .options = OPTIONS({ "agent", "AGENT", "only those of this agent" },
+                             { "issue", "ISSUE", "only those for this issue" },
+                             { "live", NULL, "only those that have not ended" },
+                             { "limit", "N", "at most this many (50)", 'n' }),
           .run = run_list },
         { "show", "RUN", "Show one run, and how long each part of it took", "berth runs show 4f2a",
-          .words = 1, .act = { .kind = &kind_run } },
+          .words = 1, .act = { &kind_run } },
         { "logs", "[-f] RUN", "Print what a run said", "berth runs logs -f 4f2a", .words = 1,
           .notes = "What the agent wrote to standard error, and what Berth says, goes to standard\n"
                    "error. With -f the exit status is 0 when the run succeeded and 1 when it did "
                    "not;\n"
                    "Ctrl-C ends the looking, not the run. With --json the records are\n"
                    "printed as they are stored.",
-          .options = OPTIONS({ "follow", 'f', OPTION_FLAG, NULL, "until the run is over" }),
+          .options = OPTIONS({ "follow", NULL, "until the run is over", 'f' }),
           .run = cmd_runs_logs },
         { "events", "RUN", "List what happened in a run", "berth runs events 4f2a", .words = 1,
-          .act = { .kind = &kind_run,
-                   .method = "GET",
-                   .path = "/events?limit=1000",
+          .act = { &kind_run, "GET", "/events?limit=1000",
                    .columns = FIELDS({ "SEQ", "seq" }, { "WHEN", "createdAt", COLUMN_TIME },
                                      { "TYPE", "eventType" }, { "LEVEL", "level", COLUMN_STATE },
                                      { "MESSAGE", "message" }),

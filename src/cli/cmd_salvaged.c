@@ -62,8 +62,7 @@ static int run_apply(struct cli *c, const struct args *a, struct err *err)
 
 const struct cli_command salvaged_commands[] = {
         { "list", "", "List what was saved, newest first", "berth workspace salvaged list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/salvages?limit=500",
+          .act = { NULL, "GET", "/api/companies/{company}/salvages?limit=500",
                    .columns =
                            FIELDS({ "ID", "id", COLUMN_ID }, { "DIRECTORY", "localPath" },
                                   { "CHANGES", .text = count_text }, { "SIZE", .text = size_text },
@@ -73,15 +72,13 @@ const struct cli_command salvaged_commands[] = {
                    .none = "nothing was salvaged" } },
         { "show", "ID [--names]", "Show one, and what applying it would do",
           "berth workspace salvaged show 01a1deef", .words = 1,
-          .options =
-                  OPTIONS({ "names", 0, OPTION_FLAG, NULL, "only which files, not what in them" }),
+          .options = OPTIONS({ "names", NULL, "only which files, not what in them" }),
           .run = run_show },
         { "apply", "ID [--to DIR]", "Merge it, as a restore does",
           "berth workspace salvaged apply 01a1deef", .words = 1,
-          .options = OPTIONS({ "to", 0, OPTION_VALUE, "DIR",
-                               "into this directory (where it was staged from)" }),
+          .options = OPTIONS({ "to", "DIR", "into this directory (where it was staged from)" }),
           .run = run_apply },
         { "drop", "ID", "Delete one", "berth workspace salvaged drop 01a1deef", .words = 1,
-          .act = { .kind = &kind_salvage, .method = "DELETE", .done = "dropped" } },
+          .act = { &kind_salvage, "DELETE", .done = "dropped" } },
         { 0 },
 };

@@ -31,19 +31,14 @@ static void print_rekeyed(struct cli *c UNUSED, const json_t *answer)
                  (long long)json_integer_value(json_object_get(answer, "resealedCount")));
 }
 
-#define FILE_OPTION                                                                                \
-        {                                                                                          \
-                "file", 'f', OPTION_VALUE, "FILE", "read the value from there"                     \
-        }
+#define FILE_OPTION OPTION("file", "FILE", "read the value from there", 'f')
 
 #define PLACE_OPTIONS                                                                              \
-        { "key", 0, OPTION_VALUE, "KEY", "short name for programs; default: from NAME" },          \
-                { "description", 0, OPTION_VALUE, "TEXT", "what it is for" },                      \
-                { "provider", 0, OPTION_VALUE, "PROVIDER",                                         \
-                  "local_encrypted, aws_secrets_manager, gcp_secret_manager or vault" },           \
-        {                                                                                          \
-                "vault", 0, OPTION_VALUE, "VAULT", "the vault to keep it in (berth vault list)"    \
-        }
+        OPTION("key", "KEY", "short name for programs; default: from NAME"),                       \
+                OPTION("description", "TEXT", "what it is for"),                                   \
+                OPTION("provider", "PROVIDER",                                                     \
+                       "local_encrypted, aws_secrets_manager, gcp_secret_manager or vault"),       \
+                OPTION("vault", "VAULT", "the vault to keep it in (berth vault list)")
 
 #define VALUE_NOTES                                                                                \
         "The value is read from FILE, from standard input, or asked for on a terminal. The last\n" \
@@ -51,8 +46,7 @@ static void print_rekeyed(struct cli *c UNUSED, const json_t *answer)
 
 const struct cli_command secret_commands[] = {
         { "list", "", "List secrets", "berth secret list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/secrets",
+          .act = { NULL, "GET", "/api/companies/{company}/secrets",
                    .columns =
                            FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
                                   { "STATUS", "status", COLUMN_STATE }, { "PROVIDER", "provider" },
@@ -66,56 +60,46 @@ const struct cli_command secret_commands[] = {
           "Refer to a secret that a vault holds already",
           "berth secret link DB_PASSWORD arn:aws:secretsmanager:… --vault prod", .words = 2,
           .notes = "Its value is read when it is used, and not before.",
-          .options = OPTIONS({ "ref-version", 0, OPTION_VALUE, "VERSION",
-                               "the vault's own version, default its current" },
-                             PLACE_OPTIONS),
+          .options = OPTIONS(
+                  { "ref-version", "VERSION", "the vault's own version, default its current" },
+                  PLACE_OPTIONS),
           .run = cmd_secret_link },
         { "show", "SECRET", "Show one secret, without its value",
-          "berth secret show OPENAI_API_KEY", .words = 1, .act = { .kind = &kind_secret } },
+          "berth secret show OPENAI_API_KEY", .words = 1, .act = { &kind_secret } },
         { "rotate", "SECRET [--file FILE]",
           "Give it a new value; the old one becomes a previous version",
           "berth secret rotate OPENAI_API_KEY --file key.txt", .words = 1, .notes = VALUE_NOTES,
-          .options = OPTIONS(
-                  FILE_OPTION, { "vault", 0, OPTION_VALUE, "VAULT", "move it to this vault" },
-                  { "ref", 0, OPTION_VALUE, "REF", "the new reference of a linked secret" },
-                  { "ref-version", 0, OPTION_VALUE, "VERSION", "the vault's own version" }),
+          .options = OPTIONS(FILE_OPTION, { "vault", "VAULT", "move it to this vault" },
+                             { "ref", "REF", "the new reference of a linked secret" },
+                             { "ref-version", "VERSION", "the vault's own version" }),
           .run = cmd_secret_rotate },
         { "update", "SECRET [--name NAME] [--key KEY] [--description TEXT]",
           "Change what is said about it",
           "berth secret update OPENAI_API_KEY --description 'team account'", .words = 1,
-          .options = OPTIONS({ "name", 0, OPTION_VALUE, "NAME", "a new name" },
-                             { "key", 0, OPTION_VALUE, "KEY", "a new key" },
-                             { "description", 0, OPTION_VALUE, "TEXT", "a new description" }),
-          .act = { .kind = &kind_secret,
-                   .method = "PATCH",
+          .options = OPTIONS({ "name", "NAME", "a new name" }, { "key", "KEY", "a new key" },
+                             { "description", "TEXT", "a new description" }),
+          .act = { &kind_secret, "PATCH",
                    .members = MEMBERS({ "name", "name" }, { "key", "key" },
                                       { "description", "description" }),
                    .nothing = "say what to change: --name, --key, --description" } },
         { "disable", "SECRET", "Refuse its use until it is enabled",
           "berth secret disable OPENAI_API_KEY", .words = 1,
-          .act = { .kind = &kind_secret,
-                   .method = "PATCH",
+          .act = { &kind_secret, "PATCH",
                    .members = MEMBERS({ "status", .otherwise = "disabled" }) } },
         { "enable", "SECRET", "Let it be used again", "berth secret enable OPENAI_API_KEY",
           .words = 1,
-          .act = { .kind = &kind_secret,
-                   .method = "PATCH",
+          .act = { &kind_secret, "PATCH",
                    .members = MEMBERS({ "status", .otherwise = "active" }) } },
         { "delete", "SECRET [--force] [--yes]", "Remove it with all its versions",
           "berth secret delete OPENAI_API_KEY", .words = 1,
           .notes = "Refused while somebody has a binding to it (berth secret usage), unless "
                    "--force.",
-          .options = OPTIONS(
-                  { "force", 0, OPTION_FLAG, NULL, "also when somebody has a binding to it" },
-                  { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .options = OPTIONS({ "force", NULL, "also when somebody has a binding to it" },
+                             { "yes", NULL, "do not ask", 'y' }),
           .run = cmd_secret_delete },
         { "usage", "SECRET", "Show who may use it, and where", "berth secret usage OPENAI_API_KEY",
           .words = 1,
-          .act = { .kind = &kind_secret,
-                   .by_id = true,
-                   .method = "GET",
-                   .path = "/usage",
-                   .within = "bindings",
+          .act = { &kind_secret, "GET", "/usage", .by_id = true, .within = "bindings",
                    .columns = FIELDS({ "TYPE", "targetType" }, { "TARGET", "target.label" },
                                      { "ID", "targetId", COLUMN_ID },
                                      { "STATUS", "target.status", COLUMN_STATE },
@@ -124,10 +108,7 @@ const struct cli_command secret_commands[] = {
         { "events", "SECRET", "Show who used it, and when", "berth secret events OPENAI_API_KEY",
           .words = 1,
           .notes = "Events outlive the secret: for one that is gone, give its whole id.",
-          .act = { .kind = &kind_secret,
-                   .by_id = true,
-                   .method = "GET",
-                   .path = "/access-events",
+          .act = { &kind_secret, "GET", "/access-events", .by_id = true,
                    .columns =
                            FIELDS({ "TIME", "createdAt", COLUMN_TIME },
                                   { "OUTCOME", "outcome", COLUMN_STATE }, { "VERSION", "version" },
@@ -136,10 +117,7 @@ const struct cli_command secret_commands[] = {
                    .none = "it was never used" } },
         { "versions", "SECRET", "List its versions", "berth secret versions OPENAI_API_KEY",
           .words = 1,
-          .act = { .kind = &kind_secret,
-                   .by_id = true,
-                   .method = "GET",
-                   .path = "/versions",
+          .act = { &kind_secret, "GET", "/versions", .by_id = true,
                    .columns = FIELDS({ "VERSION", "version" }, { "STATUS", "status", COLUMN_STATE },
                                      { "REFERENCE", "providerVersionRef" },
                                      { "CREATED", "createdAt", COLUMN_TIME }),
@@ -147,9 +125,7 @@ const struct cli_command secret_commands[] = {
         { "rekey", "", "Make a new master key and seal everything with it", "berth secret rekey",
           .notes = "Everything goes on meanwhile. The old key is dropped when nothing needs it; a "
                    "crash\non the way is made good by the next start.",
-          .act = { .method = "POST",
-                   .path = "/api/instance/secrets/rekey",
-                   .print = print_rekeyed } },
+          .act = { NULL, "POST", "/api/instance/secrets/rekey", .print = print_rekeyed } },
         { "import", "FILE|-", "Bring over secrets that Paperclip sealed",
           "berth secret import paperclip-secrets.json", .words = 1,
           .notes = "FILE holds a JSON array, or one object a line: {\"name\", \"key\", "

@@ -2,15 +2,14 @@
 #include "cli/command.h"
 
 const struct cli_option serve_options[] = {
-        { "listen", 0, OPTION_VALUE, "ADDR:PORT", "where to listen (127.0.0.1:3100)" },
-        { "database", 0, OPTION_VALUE, "URL",
-          "postgres://... instead of SQLite in the data directory" },
-        { "mode", 0, OPTION_VALUE, "MODE", "local_trusted (default) or authenticated" },
-        { "log-level", 0, OPTION_VALUE, "LEVEL", "debug, info (default), warn or error" },
-        { "log-format", 0, OPTION_VALUE, "FORMAT", "text (default) or json" },
-        { "new-identity", 0, OPTION_FLAG, NULL,
+        { "listen", "ADDR:PORT", "where to listen (127.0.0.1:3100)" },
+        { "database", "URL", "postgres://... instead of SQLite in the data directory" },
+        { "mode", "MODE", "local_trusted (default) or authenticated" },
+        { "log-level", "LEVEL", "debug, info (default), warn or error" },
+        { "log-format", "FORMAT", "text (default) or json" },
+        { "new-identity", NULL,
           "start a copied or moved data directory as an instance of its own" },
-        { "private", 0, OPTION_FLAG, NULL, NULL }, /* for `berth run`: cli/private.h */
+        { "private", NULL, NULL }, /* for `berth run`: cli/private.h */
         { 0 },
 };
 

@@ -13,17 +13,15 @@ const struct cli_kind kind_snapshot = {
 
 const struct cli_command snapshot_commands[] = {
         { "list", "", "List snapshots, newest first", "berth snapshot list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/environment-snapshots?limit=500",
+          .act = { NULL, "GET", "/api/companies/{company}/environment-snapshots?limit=500",
                    .columns = FIELDS({ "NAME", "name" }, { "STATE", "state", COLUMN_STATE },
                                      { "SIZE", .text = size_text }, { "ROOTFS", "rootfs" },
                                      { "CREATED", "createdAt", COLUMN_TIME },
                                      { "ID", "id", COLUMN_ID }),
                    .none = "no snapshots" } },
         { "show", "NAME|ID", "Show one snapshot", "berth snapshot show tools", .words = 1,
-          .act = { .kind = &kind_snapshot } },
+          .act = { &kind_snapshot } },
         { "delete", "NAME|ID", "Delete a snapshot that nothing stands on",
-          "berth snapshot delete tools", .words = 1,
-          .act = { .kind = &kind_snapshot, .method = "DELETE" } },
+          "berth snapshot delete tools", .words = 1, .act = { &kind_snapshot, "DELETE" } },
         { 0 },
 };

@@ -77,16 +77,13 @@ static void print_health(struct cli *c, const json_t *health)
 }
 
 static const struct cli_action health_of_one = {
-        .kind = &kind_vault,
-        .method = "POST",
-        .path = "/health",
-        .print = print_health,
-        .status = health_status,
+        &kind_vault, "POST", "/health", .print = print_health, .status = health_status,
 };
 
 static const struct cli_action health_of_all = {
-        .method = "GET",
-        .path = "/api/companies/{company}/secret-providers/health",
+        NULL,
+        "GET",
+        "/api/companies/{company}/secret-providers/health",
         .columns = FIELDS({ "PROVIDER", "provider" }, { "STATUS", "status", COLUMN_STATE },
                           { "MESSAGE", "message" }),
         .within = "providers",
@@ -147,15 +144,12 @@ static int run_import(struct cli *c, const struct args *a, struct err *err)
 }
 
 #define CONFIG_OPTIONS                                                                             \
-        { "config", 0, OPTION_VALUE, "JSON", "its configuration" },                                \
-        {                                                                                          \
-                "option", 'o', OPTION_LIST, "KEY=VALUE", "one setting of it"                       \
-        }
+        OPTION("config", "JSON", "its configuration"),                                             \
+                OPTION("option", "KEY=VALUE", "one setting of it", 'o', true)
 
 const struct cli_command vault_commands[] = {
         { "list", "", "List vaults", "berth vault list",
-          .act = { .method = "GET",
-                   .path = "/api/companies/{company}/secret-provider-configs",
+          .act = { NULL, "GET", "/api/companies/{company}/secret-provider-configs",
                    .columns =
                            FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "displayName" },
                                   { "PROVIDER", "provider" }, { "STATUS", "status", COLUMN_STATE },
@@ -166,37 +160,33 @@ const struct cli_command vault_commands[] = {
           "berth vault create aws_secrets_manager prod -o region=eu-central-1", .words = 2,
           .notes = "PROVIDER is local_encrypted, aws_secrets_manager, gcp_secret_manager or vault. "
                    "The\nconfiguration says where it is; credentials do not belong there.",
-          .options = OPTIONS(CONFIG_OPTIONS, { "default", 0, OPTION_FLAG, NULL,
-                                               "the first choice for its provider" }),
+          .options =
+                  OPTIONS(CONFIG_OPTIONS, { "default", NULL, "the first choice for its provider" }),
           .run = run_create },
         { "show", "VAULT", "Show one vault", "berth vault show prod", .words = 1,
-          .act = { .kind = &kind_vault } },
+          .act = { &kind_vault } },
         { "update", "VAULT [OPTION]...", "Change a vault",
           "berth vault update prod --name production", .words = 1,
           .notes = "A configuration that is given replaces the one that is there.",
-          .options = OPTIONS({ "name", 0, OPTION_VALUE, "NAME", "a new name" },
-                             { "status", 0, OPTION_VALUE, "STATUS",
-                               "ready, warning, coming_soon or disabled" },
+          .options = OPTIONS({ "name", "NAME", "a new name" },
+                             { "status", "STATUS", "ready, warning, coming_soon or disabled" },
                              CONFIG_OPTIONS),
-          .act = { .kind = &kind_vault,
-                   .method = "PATCH",
+          .act = { &kind_vault, "PATCH",
                    .members = MEMBERS({ "displayName", "name" }, { "status", "status" },
                                       { "config", .type = MEMBER_CONFIG }),
                    .nothing = "say what to change: --name, --status, --config or -o" } },
         { "disable", "VAULT", "Stop using a vault", "berth vault disable prod", .words = 1,
           .notes = "Its secrets stay known and cannot be used until it is ready again.",
-          .act = { .kind = &kind_vault, .method = "DELETE" } },
+          .act = { &kind_vault, "DELETE" } },
         { "default", "VAULT", "Make it the first choice for its provider",
-          "berth vault default prod", .words = 1,
-          .act = { .kind = &kind_vault, .method = "POST", .path = "/default" } },
+          "berth vault default prod", .words = 1, .act = { &kind_vault, "POST", "/default" } },
         { "health", "[VAULT]", "Check a vault, or all providers", "berth vault health",
           .max_words = 1, .notes = "Exit status 1 when something is broken.", .run = run_health },
         { "preview", "VAULT [--query TEXT] [--next TOKEN]",
           "Show what a vault holds and could be taken up",
           "berth vault preview prod --query billing", .words = 1,
-          .options =
-                  OPTIONS({ "query", 'q', OPTION_VALUE, "TEXT", "only those that match" },
-                          { "next", 0, OPTION_VALUE, "TOKEN", "go on where the last page ended" }),
+          .options = OPTIONS({ "query", "TEXT", "only those that match", 'q' },
+                             { "next", "TOKEN", "go on where the last page ended" }),
           .run = run_preview },
         { "import", "VAULT REF...", "Take up references to what a vault holds",
           "berth vault import prod arn:aws:secretsmanager:…", .words = 2, .max_words = 101,

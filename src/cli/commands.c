@@ -88,12 +88,11 @@ const struct cli_command cli_commands[] = {
 };
 
 const struct cli_option cli_global_options[] = {
-        { "api-url", 0, OPTION_VALUE, "URL", "where the daemon is (BERTH_API_URL)" },
-        { "api-key", 0, OPTION_VALUE, "KEY",
-          "token; seen in the process list, prefer BERTH_API_KEY" },
-        { "company", 'C', OPTION_VALUE, "ID|NAME", "company to work in (BERTH_COMPANY_ID)" },
-        { "data", 0, OPTION_VALUE, "DIR", "data directory (BERTH_DATA)" },
-        { "json", 0, OPTION_FLAG, NULL, "print the API's JSON" },
-        { "help", 'h', OPTION_FLAG, NULL, "show help" },
+        { "api-url", "URL", "where the daemon is (BERTH_API_URL)" },
+        { "api-key", "KEY", "token; seen in the process list, prefer BERTH_API_KEY" },
+        { "company", "ID|NAME", "company to work in (BERTH_COMPANY_ID)", 'C' },
+        { "data", "DIR", "data directory (BERTH_DATA)" },
+        { "json", NULL, "print the API's JSON" },
+        { "help", NULL, "show help", 'h' },
         { 0 },
 };

@@ -11,7 +11,7 @@
 #define ISSUES_SHOWN 5
 
 static const struct cli_option top_options[] = {
-        { "version", 0, OPTION_FLAG, NULL, "print the version" },
+        { "version", NULL, "print the version" },
         { 0 },
 };
 

@@ -5,15 +5,15 @@
 #include "cli/suggest.h"
 
 static const struct cli_option global[] = {
-        { "json", 0, OPTION_FLAG, NULL, "" },
-        { "company", 'C', OPTION_VALUE, "ID", "" },
+        { "json", NULL, "" },
+        { "company", "ID", "", 'C' },
         { 0 },
 };
 
 static const struct cli_option own[] = {
-        { "ttl", 0, OPTION_VALUE, "TIME", "" },
-        { "option", 'o', OPTION_LIST, "KEY=VALUE", "" },
-        { "yes", 'y', OPTION_FLAG, NULL, "" },
+        { "ttl", "TIME", "" },
+        { "option", "KEY=VALUE", "", 'o', true },
+        { "yes", NULL, "", 'y' },
         { 0 },
 };
 
@@ -237,8 +237,8 @@ static void test_pick(void **state UNUSED)
 /* -- Configuration ---------------------------------------------------------------------------- */
 
 static const struct cli_option config_options[] = {
-        { "config", 0, OPTION_VALUE, "JSON", "" },
-        { "option", 'o', OPTION_LIST, "KEY=VALUE", "" },
+        { "config", "JSON", "" },
+        { "option", "KEY=VALUE", "", 'o', true },
         { 0 },
 };
 
