@@ -1,6 +1,8 @@
 /* Carries out a command that is one request: its path, its body, and how the answer is shown. */
 #include "cli/action.h"
 
+#include <stdarg.h>
+
 #include "base/uuid.h"
 #include "cli/command.h"
 
@@ -11,23 +13,23 @@ int cli_path(struct cli *c, const char *pattern, const char *id, bool makes_comp
 {
         CLEAN(buf_done) struct buf b = BUF_INIT;
         const char *company;
-        int r;
 
-        while (*pattern) {
-                size_t n = strcspn(pattern, "{");
-
+        for (size_t n; *pattern; pattern += n) {
+                n = strcspn(pattern, "{");
                 buf_append(&b, pattern, n);
-                pattern += n;
-                if (str_starts(pattern, "{company}")) {
-                        r = cli_company(c, makes_company, &company, err);
+                if (str_starts(pattern + n, "{company}")) {
+                        int r = cli_company(c, makes_company, &company, err);
+
                         if (r < 0)
                                 return r;
                         buf_puts(&b, company);
-                        pattern += strlen("{company}");
-                } else if (str_starts(pattern, "{id}")) {
+                } else if (str_starts(pattern + n, "{id}")) {
                         buf_puts(&b, cli_escape(c, id));
-                        pattern += strlen("{id}");
+                } else if (pattern[n]) {
+                        abort(); /* patterns are constants of this program */
                 }
+                n += strcspn(pattern + n, "}");
+                n += pattern[n] == '}';
         }
         *ret = cli_printf(c, "%s", buf_str(&b));
         return 0;
@@ -138,30 +140,13 @@ int cli_fill(struct cli *c, const struct args *a, const struct cli_member *membe
         return r;
 }
 
-/* The members as a query. */
-static const char *with_query(struct cli *c, const char *path, const json_t *members)
-{
-        CLEAN(buf_done) struct buf b = BUF_INIT;
-        const char *name;
-        json_t *value;
-        char joint = strchr(path, '?') ? '&' : '?';
-
-        buf_puts(&b, path);
-        json_object_foreach((json_t *)members, name, value)
-        {
-                const char *text = json_string_value(value);
-
-                buf_appendf(&b, "%c%s=%s", joint, name, text ? cli_escape(c, text) : "true");
-                joint = '&';
-        }
-        return cli_printf(c, "%s", buf_str(&b));
-}
-
 static int send_action(struct cli *c, const struct cli_action *act, const char *id, json_t *members,
                        json_t **ret, struct err *err)
 {
         bool has_body = !streq(act->method, "GET") && !streq(act->method, "DELETE");
-        const char *pattern = act->path ? act->path : "", *path;
+        const char *pattern = act->path ? act->path : "", *path, *name;
+        CLEAN(buf_done) struct buf query = BUF_INIT;
+        json_t *value;
         int r;
 
         if (act->kind && !str_starts(pattern, "/api/"))
@@ -171,7 +156,14 @@ static int send_action(struct cli *c, const struct cli_action *act, const char *
                 return r;
         if (has_body)
                 return cli_call(c, act->method, path, json_incref(members), ret, err);
-        path = with_query(c, path, members);
+        json_object_foreach(members, name, value)
+        {
+                const char *text = json_string_value(value);
+
+                buf_appendf(&query, "%c%s=%s", query.len > 0 || strchr(path, '?') ? '&' : '?', name,
+                            text ? cli_escape(c, text) : "true");
+        }
+        path = cli_printf(c, "%s%s", path, buf_str(&query));
         if (act->columns && !act->within)
                 return cli_call_list(c, path, ret, err);
         return cli_call(c, act->method, path, NULL, ret, err);
@@ -187,6 +179,31 @@ void cli_show(struct cli *c, const struct cli_kind *kind, const json_t *object)
                 kind->print(c, object);
         else
                 fields_print(c, object, kind->fields);
+}
+
+int cli_send(struct cli *c, const char *method, const char *path, json_t *take_body,
+             const struct cli_kind *kind, struct err *err)
+{
+        json_t *answer;
+        int r = cli_call(c, method, path, take_body, &answer, err);
+
+        if (r >= 0)
+                cli_show(c, kind, answer);
+        return r;
+}
+
+void cli_answer(struct cli *c, const json_t *answer, const char *fmt, ...)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        va_list ap;
+
+        va_start(ap, fmt);
+        buf_appendv(&b, fmt, ap);
+        va_end(ap);
+        if (c->json)
+                out_json(answer);
+        else
+                out_line("%s", buf_str(&b));
 }
 
 static void show_answer(struct cli *c, const struct cli_action *act, const char *id,

@@ -80,6 +80,11 @@ int cli_fill(struct cli *c, const struct args *a, const struct cli_member *membe
 /* Fill {company} and {id} in. */
 int cli_path(struct cli *c, const char *pattern, const char *id, bool makes_company,
              const char **ret, struct err *err);
+/* One request whose answer is shown as things of that kind are. */
+int cli_send(struct cli *c, const char *method, const char *path, json_t *take_body,
+             const struct cli_kind *kind, struct err *err);
+/* With --json the answer, else the line. */
+void cli_answer(struct cli *c, const json_t *answer, const char *fmt, ...) PRINTF(3, 4);
 /* As --json, or as its kind is shown. */
 void cli_show(struct cli *c, const struct cli_kind *kind, const json_t *object);
 int cli_find(struct cli *c, const struct cli_kind *kind, const char *given, json_t **ret,

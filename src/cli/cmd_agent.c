@@ -1,6 +1,7 @@
-/* `berth agent`. Making and changing them is in cmd_agent_write.c, waking in cmd_agent_wake.c, keys
- * in cmd_key.c. */
-#include "cli/cmd_agent.h"
+/* `berth agent`: agents, their variables, and when they are woken. Values of secrets are never read
+ * here, only their names. Keys of agents are in cmd_key.c. */
+#include "cli/cmd_runs.h"
+#include "cli/command.h"
 #include "cli/duration.h"
 
 static const char *variable_text(struct cli *c, const json_t *variable)
@@ -79,7 +80,7 @@ const struct cli_kind kind_agent = {
 };
 
 /* Says nothing, also with --json. */
-static int run_delete(struct cli *c, const struct args *a, struct err *err)
+static int cmd_agent_delete(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *agent;
         int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
@@ -95,12 +96,258 @@ static const struct cli_action terminate = {
         "/terminate",
 };
 
-static int run_terminate(struct cli *c, const struct args *a, struct err *err)
+static int cmd_agent_terminate(struct cli *c, const struct args *a, struct err *err)
 {
         int r = cli_confirm(cli_printf(c, "Terminate %s for ever?", a->words[0]), err);
 
         return r < 0 ? r : cli_act(c, a, &terminate, err);
 }
+
+/* -- By the clock ----------------------------------------------------------------------------- */
+
+/* Set in `body` what --every, --cron and --no-timer say; the rest of the runtimeConfig is that of
+ * `agent` (NULL: a new one). */
+static int set_agent_timer(struct cli *c, const struct args *a, const json_t *agent, json_t *body,
+                           struct err *err)
+{
+        const char *every = args_value(a, "every"), *line = args_value(a, "cron");
+        json_t *had = json_get_object(agent, "runtimeConfig"), *config, *heartbeat;
+        int given = !!every + !!line + args_flag(a, "no-timer");
+        int64_t ms = 0;
+        int r = every ? duration_parse("--every", every, &ms, err) : 0;
+
+        if (given == 0)
+                return 0;
+        if (given > 1)
+                return err_set(err, ERR_USAGE, "--every, --cron or --no-timer: one of them");
+        if (r >= 0 && every && ms < 10000)
+                r = err_set(err, ERR_USAGE, "--every: at least 10s");
+        if (r < 0)
+                return r;
+        config = cli_keep(c, had ? json_deep_copy(had) : json_object());
+        if (!json_get_object(config, "heartbeat"))
+                json_object_set_new(config, "heartbeat", json_object());
+        heartbeat = json_get_object(config, "heartbeat");
+        json_object_set(body, "runtimeConfig", config);
+        json_object_del(heartbeat, "intervalSec");
+        json_object_del(heartbeat, "cron");
+        json_object_set_new(heartbeat, "enabled", json_boolean(every || line));
+        if (every)
+                json_object_set_new(heartbeat, "intervalSec", json_integer(ms / 1000));
+        return body_set(heartbeat, "cron", line, err);
+}
+
+/* -- Now -------------------------------------------------------------------------------------- */
+
+static int show_wakeup(struct cli *c, const struct args *a, const json_t *answer, struct err *err)
+{
+        bool is_skipped = streq(cli_text(answer, "status"), "skipped");
+        const char *id = cli_text(answer, "id"), *status;
+        int r;
+
+        if (is_skipped || !args_flag(a, "follow")) {
+                cli_answer(c, answer, "%s", is_skipped ? cli_text(answer, "message") : id);
+                return 0;
+        }
+        out_note("run %s", id);
+        r = runs_follow_log(c, id, &status, err);
+        if (r < 0)
+                return r;
+        runs_say_end(c, id, status, cli_printf(c, "; `berth runs show %s` says more", id));
+        return runs_exit_status(status);
+}
+
+static int cmd_agent_wake(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *payload = cli_keep(c, json_object()), *body = cli_keep(c, json_object());
+        json_t *agent, *answer;
+        int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
+
+        if (r >= 0)
+                r = cli_fill(c, a,
+                             MEMBERS({ "reason", "reason" },
+                                     { "triggerDetail", .otherwise = "manual" },
+                                     { "idempotencyKey", "key" },
+                                     { "forceFreshSession", "fresh", MEMBER_TRUE }),
+                             body, err);
+        if (r >= 0)
+                r = cli_fill(c, a,
+                             MEMBERS({ "taskKey", "task" },
+                                     { "issueId", "issue", MEMBER_ID, .kind = &kind_issue }),
+                             payload, err);
+        if (r >= 0 && json_object_size(payload) > 0)
+                json_object_set(body, "payload", payload);
+        if (r >= 0)
+                r = cli_call(c, "POST",
+                             cli_printf(c, "/api/agents/%s/wakeup", cli_text(agent, "id")),
+                             json_incref(body), &answer, err);
+        if (r == ERR_CONFLICT && streq(cli_text(agent, "status"), "paused"))
+                return err_set(err, r, "%s is paused; `berth agent resume %s` lets it work again",
+                               cli_text(agent, "name"), a->words[0]);
+        if (r == ERR_CONFLICT)
+                return err_wrap(err, r, "%s is %s", cli_text(agent, "name"),
+                                cli_text(agent, "status"));
+        return r < 0 ? r : show_wakeup(c, a, answer, err);
+}
+
+static const struct cli_member agent_members[] = {
+        { "adapterType", "adapter" },
+        { "role", "role" },
+        { "title", "title" },
+        { "reportsTo", "reports-to", MEMBER_ID, .kind = &kind_agent },
+        { "defaultEnvironmentId", "environment", MEMBER_PLACE },
+        { 0 },
+};
+
+/* -- variables -------------------------------------------------------------------------------- */
+
+static int split_assignment(struct cli *c, const char *text, const char **ret_name,
+                            const char **ret_value, struct err *err)
+{
+        const char *equals = strchr(text, '=');
+
+        if (!equals || equals == text)
+                return err_set(err, ERR_USAGE, "'%s' is not NAME=VALUE", text);
+        *ret_name = cli_printf(c, "%.*s", (int)(equals - text), text);
+        *ret_value = equals + 1;
+        return 0;
+}
+
+/* "name@3" is version 3 of name; an @ in a name is no version. */
+static const char *split_version(struct cli *c, const char *text, int64_t *ret_version)
+{
+        const char *at = strrchr(text, '@');
+
+        *ret_version = 0;
+        if (!at || !at[1] || at[1 + strspn(at + 1, "0123456789")] || strlen(at) > 10)
+                return text;
+        *ret_version = atoll(at + 1);
+        return cli_printf(c, "%.*s", (int)(at - text), text);
+}
+
+static int set_secret(struct cli *c, json_t *env, const char *text, struct err *err)
+{
+        const char *name, *value;
+        int64_t version;
+        json_t *secret;
+        int r = split_assignment(c, text, &name, &value, err);
+
+        if (r >= 0)
+                r = cli_find(c, &kind_secret, split_version(c, value, &version), &secret, err);
+        if (r >= 0)
+                json_object_set_new(
+                        env, name,
+                        json_pack("{s:s, s:s, s:o}", "type", "secret_ref", "secretId",
+                                  cli_text(secret, "id"), "version",
+                                  version ? json_integer(version) : json_string("latest")));
+        return r;
+}
+
+static int set_variables(struct cli *c, const struct args *a, json_t *env, struct err *err)
+{
+        const char *text, *name, *value;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && (text = args_item(a, "env", i)); i++) {
+                r = split_assignment(c, text, &name, &value, err);
+                if (r >= 0 && json_object_set_new(env, name, json_string(value)) < 0)
+                        r = err_set(err, ERR_USAGE, "the variable %s is not UTF-8 text", name);
+        }
+        for (size_t i = 0; r >= 0 && (text = args_item(a, "secret-env", i)); i++)
+                r = set_secret(c, env, text, err);
+        return r;
+}
+
+/* -- commands --------------------------------------------------------------------------------- */
+
+static int cmd_agent_create(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent, *env = cli_keep(c, json_object());
+        json_t *config = NULL, *body = cli_keep(c, json_object());
+        const char *company;
+        int r = cli_company(c, true, &company, err);
+
+        if (r >= 0)
+                r = body_set(body, "name", a->words[0], err);
+        if (r >= 0)
+                r = cli_fill(c, a, agent_members, body, err);
+        if (r >= 0)
+                r = set_agent_timer(c, a, NULL, body, err);
+        if (r >= 0)
+                r = set_variables(c, a, env, err);
+        if (r >= 0)
+                r = cli_config(a, &config, err);
+        if (r < 0)
+                return r;
+        config = config ? config : json_object();
+        if (json_object_size(env) > 0)
+                json_object_set(config, "env", env);
+        json_object_set_new(body, "adapterConfig", config);
+        r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
+                     json_incref(body), &agent, err);
+        if (r < 0)
+                return r;
+        cli_show(c, &kind_agent, agent);
+        if (streq(cli_text(agent, "adapterType"), "process") && !json_object_get(config, "command"))
+                out_note(
+                        "it has no command yet; give it one with: berth agent update %s -o command=...",
+                        cli_text(agent, "name"));
+        return 0;
+}
+
+/* The variables as they are to be; NULL when none of the options is about them. */
+static int changed_env(struct cli *c, const struct args *a, const json_t *agent, json_t **ret,
+                       struct err *err)
+{
+        const json_t *had = json_get_object(json_get_object(agent, "adapterConfig"), "env");
+        const char *name;
+        json_t *env;
+        int r = 0;
+
+        *ret = NULL;
+        if (!args_item(a, "unset", 0) && !args_item(a, "env", 0) && !args_item(a, "secret-env", 0))
+                return 0;
+        env = cli_keep(c, had ? json_deep_copy(had) : json_object());
+        for (size_t i = 0; r >= 0 && (name = args_item(a, "unset", i)); i++)
+                if (json_object_del(env, name) < 0)
+                        r = err_set(err, ERR_NOT_FOUND, "there is no variable '%s'", name);
+        if (r >= 0)
+                r = set_variables(c, a, env, err);
+        *ret = env;
+        return r;
+}
+
+static int cmd_agent_update(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent, *env = NULL, *config = NULL, *body = cli_keep(c, json_object());
+        int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
+
+        if (r >= 0)
+                r = body_set(body, "name", args_value(a, "name"), err);
+        if (r >= 0)
+                r = cli_fill(c, a, agent_members, body, err);
+        if (r >= 0)
+                r = set_agent_timer(c, a, agent, body, err);
+        if (r >= 0)
+                r = changed_env(c, a, agent, &env, err);
+        if (r >= 0)
+                r = cli_config(a, &config, err);
+        if (r < 0)
+                return r;
+        if (env && !config)
+                config = json_object();
+        if (env)
+                json_object_set(config, "env", env);
+        if (config)
+                json_object_set_new(body, "adapterConfig", config);
+        if (json_object_size(body) == 0)
+                return err_set(err, ERR_USAGE,
+                               "say what to change; see: berth agent update --help");
+        return cli_send(c, "PATCH", cli_printf(c, "/api/agents/%s", cli_text(agent, "id")),
+                        json_incref(body), &kind_agent, err);
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
 
 #define AGENT_OPTIONS                                                                              \
         OPTION("adapter", "TYPE", "how it is run (default: process)"),                             \
@@ -161,8 +408,8 @@ const struct cli_command agent_commands[] = {
         { "resume", "AGENT", "Let a paused agent work again", "berth agent resume Ada", .words = 1,
           .act = { &kind_agent, "POST", "/resume" } },
         { "terminate", "AGENT", "End an agent for ever: its keys and its secrets go",
-          "berth agent terminate Ada", .words = 1, .run = run_terminate },
+          "berth agent terminate Ada", .words = 1, .run = cmd_agent_terminate },
         { "delete", "AGENT", "Delete an agent, with its keys and bindings",
-          "berth agent delete Ada", .words = 1, .run = run_delete },
+          "berth agent delete Ada", .words = 1, .run = cmd_agent_delete },
         { 0 },
 };

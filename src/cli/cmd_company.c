@@ -31,7 +31,7 @@ const struct cli_kind kind_company = {
 };
 
 /* `none` leaves it without one. */
-static int set_default(struct cli *c, const char *given, json_t *body, struct err *err)
+static int set_default_environment(struct cli *c, const char *given, json_t *body, struct err *err)
 {
         json_t *environment;
         int r = 0;
@@ -44,7 +44,7 @@ static int set_default(struct cli *c, const char *given, json_t *body, struct er
         return r < 0 ? r : body_set(body, "defaultEnvironmentId", cli_text(environment, "id"), err);
 }
 
-static int run_update(struct cli *c, const struct args *a, struct err *err)
+static int cmd_company_update(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *company, *body = cli_keep(c, json_object());
         int r = cli_find(c, &kind_company, a->words[0], &company, err);
@@ -55,20 +55,18 @@ static int run_update(struct cli *c, const struct args *a, struct err *err)
         r = cli_fill(c, a, MEMBERS({ "name", "name" }, { "description", "description" }), body,
                      err);
         if (r >= 0)
-                r = set_default(c, args_value(a, "default-environment"), body, err);
+                r = set_default_environment(c, args_value(a, "default-environment"), body, err);
         if (r >= 0 && json_object_size(body) == 0)
                 r = err_set(err, ERR_USAGE,
                             "nothing to change: give --name, --description or "
                             "--default-environment");
-        if (r >= 0)
-                r = cli_call(c, "PATCH", cli_printf(c, "/api/companies/%s", c->company),
-                             json_incref(body), &company, err);
-        if (r >= 0)
-                cli_show(c, &kind_company, company);
-        return r;
+        if (r < 0)
+                return r;
+        return cli_send(c, "PATCH", cli_printf(c, "/api/companies/%s", c->company),
+                        json_incref(body), &kind_company, err);
 }
 
-static int run_delete(struct cli *c, const struct args *a, struct err *err)
+static int cmd_company_delete(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *company, *answer;
         int r = cli_find(c, &kind_company, a->words[0], &company, err);
@@ -81,13 +79,9 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
                 r = cli_call(c, "DELETE",
                              cli_printf(c, "/api/companies/%s", cli_text(company, "id")), NULL,
                              &answer, err);
-        if (r < 0)
-                return r;
-        if (c->json)
-                out_json(answer);
-        else
-                out_line("deleted %s", cli_text(company, "name"));
-        return 0;
+        if (r >= 0)
+                cli_answer(c, answer, "deleted %s", cli_text(company, "name"));
+        return r;
 }
 
 const struct cli_command company_commands[] = {
@@ -119,9 +113,9 @@ const struct cli_command company_commands[] = {
                   { "name", "NAME", "a new name" }, { "description", "TEXT", "a new description" },
                   { "default-environment", "ENV",
                     "where agents work that have none; Local is this machine, not isolated; or none" }),
-          .run = run_update },
+          .run = cmd_company_update },
         { "delete", "ID|NAME [--yes]", "Delete a company with everything in it",
           "berth company delete Acme --yes", .words = 1,
-          .options = OPTIONS({ "yes", NULL, "do not ask", 'y' }), .run = run_delete },
+          .options = OPTIONS({ "yes", NULL, "do not ask", 'y' }), .run = cmd_company_delete },
         { 0 },
 };

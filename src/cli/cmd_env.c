@@ -1,6 +1,13 @@
-/* `berth env`: the environments of a company. What create and update put together is in
- * cmd_env_write.c, deleting in cmd_env_delete.c. */
-#include "cli/cmd_env.h"
+/* `berth env`: the environments of a company. The daemon decides what a configuration may hold; the
+ * commands put it together. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "cli/command.h"
+#include "cli/output.h"
 
 static void print_environment(struct cli *c, const json_t *environment)
 {
@@ -43,6 +50,308 @@ static int probe_status(const json_t *probe)
 {
         return json_is_true(json_object_get(probe, "ok")) ? 0 : 1;
 }
+
+/* -- create ssh [USER@]HOST[:PORT][/PATH] ----------------------------------------------------- */
+
+#define DEFAULT_PATH "/~/berth"
+#define KEY_MAX      ((size_t)64 << 10)
+
+/* What the configuration says already wins over the address. */
+static void set_once(json_t *config, const char *key, json_t *take_value)
+{
+        json_object_update_missing_new(config, json_pack("{s:o}", key, take_value));
+}
+
+static int set_port(json_t *config, const char *text, size_t len, struct err *err)
+{
+        char digits[8] = "";
+        char *end;
+        long port;
+
+        if (len == 0 || len >= sizeof(digits))
+                return err_set(err, ERR_USAGE, "a port is a number from 1 to 65535");
+        memcpy(digits, text, len);
+        port = strtol(digits, &end, 10);
+        if (*end || port < 1 || port > 65535)
+                return err_set(err, ERR_USAGE, "a port is a number from 1 to 65535, not '%s'",
+                               digits);
+        set_once(config, "port", json_integer(port));
+        return 0;
+}
+
+/* [USER@]HOST[:PORT][/PATH]; an address of version 6 stands in brackets. */
+static int read_address(const char *word, json_t *config, struct err *err)
+{
+        const char *at = strchr(word, '@'), *slash = strchr(word, '/'), *host, *end;
+        const char *user = getenv("USER");
+        size_t len;
+
+        if (at && slash && slash < at)
+                at = NULL;
+        host = at ? at + 1 : word;
+        if (at)
+                set_once(config, "username", json_stringn(word, (size_t)(at - word)));
+        else
+                set_once(config, "username", json_string(user && *user ? user : "root"));
+        if (*host == '[') {
+                host++;
+                len = strcspn(host, "]");
+                end = host + len + (host[len] == ']');
+        } else {
+                len = strcspn(host, ":/");
+                end = host + len;
+        }
+        if (len == 0)
+                return err_set(err, ERR_USAGE, "'%s' names no host: USER@HOST[:PORT][/PATH]", word);
+        set_once(config, "host", json_stringn(host, len));
+        if (*end == ':') {
+                size_t n = strcspn(++end, "/");
+                int r = set_port(config, end, n, err);
+
+                if (r < 0)
+                        return r;
+                end += n;
+        }
+        set_once(config, "remoteWorkspacePath", json_string(*end ? end : DEFAULT_PATH));
+        return 0;
+}
+
+static int choose_keys(const struct args *a, json_t *config, struct err *err)
+{
+        CLEAN(buf_wipe) struct buf text = { .max = KEY_MAX };
+        const char *path = args_value(a, "key");
+        int r;
+
+        if (args_flag(a, "accept-host-key"))
+                json_object_set_new(config, "strictHostKeyChecking", json_false());
+        if (!path) {
+                if (!json_object_get(config, "privateKey") &&
+                    !json_object_get(config, "privateKeySecretRef"))
+                        set_once(config, "useSshConfig", json_true());
+                return 0;
+        }
+        r = file_read_at(AT_FDCWD, path, KEY_MAX, &text, err);
+        if (r < 0)
+                return err_wrap(err, r, "--key");
+        if (json_object_set_new(config, "privateKey", json_stringn(text.data, text.len)) < 0)
+                return err_set(err, ERR_USAGE, "--key %s: not a text file", path);
+        return 0;
+}
+
+static int try_environment(struct cli *c, const char *path, json_t *take_body, struct err *err)
+{
+        json_t *probe;
+        int r = cli_call(c, "POST", path, take_body, &probe, err);
+
+        if (r < 0 || json_is_true(json_object_get(probe, "ok")))
+                return r;
+        return err_set(err, ERR_PROVIDER, "%s %s", cli_text(probe, "summary"),
+                       cli_text(probe, "hint"));
+}
+
+/* Complete the configuration and try it; *ret_name is what the environment is called. */
+static int complete_ssh_config(struct cli *c, const struct args *a, const char *company,
+                               json_t *config, const char **ret_name, struct err *err)
+{
+        int r = read_address(a->words[1], config, err);
+
+        if (r >= 0)
+                r = choose_keys(a, config, err);
+        if (r < 0)
+                return r;
+        *ret_name = args_value(a, "name") ? args_value(a, "name") : cli_text(config, "host");
+        out_note("trying %s@%s …", cli_text(config, "username"), cli_text(config, "host"));
+        return try_environment(
+                c, cli_printf(c, "/api/companies/%s/environments/probe-config", company),
+                json_pack("{s:s, s:O}", "driver", "ssh", "config", config), err);
+}
+
+/* -- create and update ------------------------------------------------------------------------ */
+
+static const char *const drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
+
+/* `create NAME --driver D` and the shorthand `create D NAME`. */
+static int read_env_names(const struct args *a, const char **ret_driver, const char **ret_name,
+                          struct err *err)
+{
+        const char *driver = args_value(a, "driver");
+
+        if (a->n_words == 2) {
+                if (driver)
+                        return err_set(err, ERR_USAGE, "the driver is given twice: '%s' and '%s'",
+                                       a->words[0], driver);
+                *ret_driver = a->words[0];
+                *ret_name = a->words[1];
+                return cli_one_of("driver", a->words[0], drivers, err);
+        }
+        if (!driver && a->n_words == 1 && streq(a->words[0], "ssh"))
+                return err_set(err, ERR_USAGE,
+                               "say where: berth env create ssh USER@HOST[:PORT][/PATH]");
+        if (!driver)
+                return err_set(err, ERR_USAGE,
+                               "say which driver: --driver local, ssh, sandbox or plugin");
+        *ret_driver = driver;
+        *ret_name = a->words[0];
+        return cli_one_of("--driver", driver, drivers, err);
+}
+
+static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *config = NULL, *environment, *body = cli_keep(c, json_object());
+        const char *driver = NULL, *name = NULL, *company;
+        bool is_address; /* the words are `ssh ADDRESS`, not `ssh NAME` with a configuration */
+        int r = read_env_names(a, &driver, &name, err);
+
+        if (r >= 0)
+                r = cli_config(a, &config, err);
+        (void)cli_keep(c, config);
+        if (r >= 0)
+                r = cli_company(c, true, &company, err);
+        if (r < 0)
+                return r;
+        is_address = streq(driver, "ssh") && a->n_words == 2 && !json_object_get(config, "host") &&
+                     (!config || strchr(a->words[1], '@'));
+        if (!config && (is_address || streq(driver, "sandbox")))
+                config = cli_keep(c, json_object());
+        if (streq(driver, "sandbox"))
+                set_once(config, "provider", json_string("berth"));
+        if (is_address)
+                r = complete_ssh_config(c, a, company, config, &name, err);
+        if (r >= 0)
+                r = body_set(body, "name", name, err);
+        if (r >= 0)
+                r = cli_fill(c, a,
+                             MEMBERS({ "driver", .otherwise = driver },
+                                     { "description", "description" }),
+                             body, err);
+        if (r >= 0 && config)
+                json_object_set(body, "config", config);
+        if (r >= 0)
+                r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/environments", company),
+                             json_incref(body), &environment, err);
+        /* Connect once more, so that the host's key is recorded now. */
+        if (r >= 0 && is_address && args_flag(a, "accept-host-key"))
+                r = try_environment(
+                        c, cli_printf(c, "/api/environments/%s/probe", cli_text(environment, "id")),
+                        json_object(), err);
+        if (r >= 0)
+                cli_show(c, &kind_environment, environment);
+        return r;
+}
+
+static int cmd_env_update(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body = cli_keep(c, json_object()), *environment, *other;
+        const char *move_to = args_value(a, "move-to");
+        int r = cli_fill(c, a,
+                         MEMBERS({ "name", "name" }, { "description", "description" },
+                                 { "status", "status" }, { "config", .type = MEMBER_CONFIG }),
+                         body, err);
+
+        if (r >= 0 && json_object_size(body) == 0)
+                return err_set(err, ERR_USAGE,
+                               "nothing to change: give --name, --description, --status, --config "
+                               "or -o");
+        if (r >= 0)
+                r = cli_find(c, &kind_environment, a->words[0], &environment, err);
+        if (r >= 0 && move_to)
+                r = cli_place(c, move_to, &other, err);
+        if (r >= 0 && move_to)
+                r = body_set(body, "moveTo", cli_text(other, "id"), err);
+        if (r < 0)
+                return r;
+        return cli_send(c, "PATCH",
+                        cli_printf(c, "/api/environments/%s", cli_text(environment, "id")),
+                        json_incref(body), &kind_environment, err);
+}
+
+/* -- delete ----------------------------------------------------------------------------------- */
+
+static long long count_of(const json_t *object, const char *key)
+{
+        return (long long)json_integer_value(json_object_get(object, key));
+}
+
+/* Each count that is not zero. */
+static void print_radius(const char *name, const json_t *radius)
+{
+        static const struct {
+                const char *group; /* NULL: at the top */
+                const char *key;
+                const char *text;
+        } lines[] = {
+                { "activeRuntimeUse", "activeLeaseCount", "leases in use" },
+                { NULL, "pendingCleanupLeaseCount", "leases whose clean-up is due" },
+                { NULL, "reusableSandboxLeaseCount", "idle places kept for reuse" },
+                { "staticReferences", "agentDefaultCount", "agents that use it by default" },
+                { "staticReferences", "projectSelectionCount", "projects that select it" },
+                { "staticReferences", "issueSelectionCount", "issues that select it" },
+                { "staticReferences", "executionWorkspaceSelectionCount",
+                  "workspaces that select it" },
+                { "staticReferences", "secretBindingCount", "secrets bound to it" },
+        };
+        bool any = json_is_true(
+                json_object_get(json_object_get(radius, "staticReferences"), "isCompanyDefault"));
+
+        if (any) {
+                out_note("what hangs on '%s':", name);
+                out_note("  it is the default environment of its company");
+        }
+        for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+                const json_t *from =
+                        lines[i].group ? json_object_get(radius, lines[i].group) : radius;
+                long long n = count_of(from, lines[i].key);
+
+                if (n == 0)
+                        continue;
+                if (!any)
+                        out_note("what hangs on '%s':", name);
+                any = true;
+                out_note("  %s: %lld", lines[i].text, n);
+        }
+        if (!any)
+                out_note("nothing uses '%s'", name);
+}
+
+static int cmd_env_delete(struct cli *c, const struct args *a, struct err *err)
+{
+        const char *move_to = args_value(a, "move-to"), *name, *path;
+        bool close_leases = args_flag(a, "close-leases");
+        json_t *environment, *radius, *answer, *other;
+        int r = cli_find(c, &kind_environment, a->words[0], &environment, err);
+
+        if (r >= 0 && move_to)
+                r = cli_place(c, move_to, &other, err);
+        if (r < 0)
+                return r;
+        name = cli_text(environment, "name");
+        path = cli_printf(c, "/api/environments/%s", cli_text(environment, "id"));
+        r = cli_call(c, "GET", cli_printf(c, "%s/delete-blast-radius", path), NULL, &radius, err);
+        if (r < 0)
+                return r;
+        print_radius(name, radius);
+        if (!close_leases &&
+            count_of(json_object_get(radius, "activeRuntimeUse"), "activeLeaseCount") +
+                            count_of(radius, "pendingCleanupLeaseCount") >
+                    0)
+                return err_set(err, ERR_CONFLICT,
+                               "'%s' has living leases; release them, or end them together with it "
+                               "by --close-leases",
+                               name);
+        if (!args_flag(a, "yes"))
+                r = cli_confirm(cli_printf(c, "Delete environment '%s'?", name), err);
+        if (r >= 0)
+                r = cli_call(c, "DELETE",
+                             cli_printf(c, "%s?closeLeases=%s%s%s", path,
+                                        close_leases ? "true" : "false", move_to ? "&moveTo=" : "",
+                                        move_to ? cli_text(other, "id") : ""),
+                             NULL, &answer, err);
+        if (r >= 0)
+                cli_answer(c, answer, "deleted %s", name);
+        return r;
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
 
 #define CONFIG_OPTIONS                                                                             \
         OPTION("config", "JSON|@FILE", "the driver's configuration"),                              \

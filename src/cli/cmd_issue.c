@@ -1,9 +1,11 @@
-/* `berth issue`: commands for issues, the work there is to do. Making and changing them is in
- * cmd_issue_write.c, documents in cmd_issue_document.c. */
-#include "cli/cmd_issue.h"
-#include "cli/cmd_runs.h"
+/* `berth issue`: commands for issues, the work there is to do, and their documents. */
+#include <fcntl.h>
 
-const char *issue_path(struct cli *c, const char *given, const char *rest)
+#include "base/fd.h"
+#include "cli/cmd_runs.h"
+#include "cli/command.h"
+
+static const char *issue_path(struct cli *c, const char *given, const char *rest)
 {
         return cli_printf(c, "/api/issues/%s%s", cli_escape(c, given), rest);
 }
@@ -73,6 +75,170 @@ static void print_comments(struct cli *c, const json_t *list)
         json_array_foreach((json_t *)list, i, item) print_comment(c, item);
         if (json_array_size(list) == 0)
                 out_line("no comments");
+}
+
+/* -- What create and update share ------------------------------------------------------------- */
+
+static int fill_issue(struct cli *c, const struct args *a, json_t *body, struct err *err)
+{
+        const char *given = args_value(a, "environment");
+        json_t *found, *blockers = cli_keep(c, json_array());
+        int r = cli_fill(c, a,
+                         MEMBERS({ "description", "description" }, { "status", "status" },
+                                 { "priority", "priority" },
+                                 { "assigneeAgentId", "assignee", MEMBER_ID, .kind = &kind_agent },
+                                 { "projectId", "project", MEMBER_ID, .kind = &kind_project },
+                                 { "parentId", "parent", MEMBER_ID, .kind = &kind_issue }),
+                         body, err);
+
+        if (r >= 0 && given)
+                r = cli_place(c, given, &found, err);
+        if (r >= 0 && given)
+                json_object_set_new(body, "executionWorkspaceSettings",
+                                    json_pack("{s:s}", "environmentId", cli_text(found, "id")));
+        for (size_t i = 0; r >= 0 && (given = args_item(a, "blocked-by", i)); i++) {
+                r = cli_find(c, &kind_issue, given, &found, err);
+                if (r < 0)
+                        return err_wrap(err, r, "%s", given);
+                json_array_append(blockers, json_object_get(found, "id"));
+        }
+        if (r >= 0 && json_array_size(blockers) > 0)
+                json_object_set(body, "blockedByIssueIds", blockers);
+        return r;
+}
+
+/* -- create and update ------------------------------------------------------------------------ */
+
+static int cmd_issue_create(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body = cli_keep(c, json_object());
+        const char *path;
+        int r = cli_path(c, "/api/companies/{company}/issues", NULL, false, &path, err);
+
+        if (r >= 0)
+                r = body_set(body, "title", a->words[0], err);
+        if (r >= 0)
+                r = fill_issue(c, a, body, err);
+        return r < 0 ? r : cli_send(c, "POST", path, json_incref(body), &kind_issue, err);
+}
+
+static int cmd_issue_update(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body = cli_keep(c, json_object());
+        int r = body_set(body, "title", args_value(a, "title"), err);
+
+        if (r >= 0)
+                r = body_set(body, "comment", args_value(a, "comment"), err);
+        if (r >= 0 && args_flag(a, "unassign")) {
+                json_object_set_new(body, "assigneeAgentId", json_null());
+                json_object_set_new(body, "assigneeUserId", json_null());
+        }
+        if (r >= 0)
+                r = fill_issue(c, a, body, err);
+        if (r >= 0 && json_object_size(body) == 0)
+                return err_set(err, ERR_USAGE,
+                               "say what to change; see: berth issue update --help");
+        return r < 0 ? r
+                     : cli_send(c, "PATCH", issue_path(c, a->words[0], ""), json_incref(body),
+                                &kind_issue, err);
+}
+
+/* -- checkout and release --------------------------------------------------------------------- */
+
+static int cmd_issue_checkout(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent, *expected = json_array(), *body;
+        const char *given = args_value(a, "agent"), *status;
+        int r;
+
+        for (size_t i = 0; (status = args_item(a, "expected", i)); i++)
+                json_array_append_new(expected, json_string(status));
+        for (size_t i = 0; i < 3 && !args_item(a, "expected", 0); i++)
+                json_array_append_new(
+                        expected, json_string((const char *[]){ "todo", "backlog", "blocked" }[i]));
+        body = cli_keep(c, json_pack("{s:o}", "expectedStatuses", expected));
+        r = given ? cli_find(c, &kind_agent, given, &agent, err)
+                  : cli_call(c, "GET", "/api/agents/me", NULL, &agent, err);
+        if (r == ERR_UNAUTHORIZED && !given)
+                return err_set(err, ERR_USAGE, "say for whom: --agent AGENT");
+        if (r >= 0)
+                r = body_set(body, "agentId", cli_text(agent, "id"), err);
+        return r < 0 ? r
+                     : cli_send(c, "POST", issue_path(c, a->words[0], "/checkout"),
+                                json_incref(body), &kind_issue, err);
+}
+
+static int cmd_issue_release(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *answer;
+        int r;
+
+        if (!args_flag(a, "force"))
+                return cli_send(c, "POST", issue_path(c, a->words[0], "/release"), json_object(),
+                                &kind_issue, err);
+        r = cli_call(c, "POST", issue_path(c, a->words[0], "/admin/force-release"), json_object(),
+                     &answer, err);
+        if (r >= 0)
+                cli_show(c, &kind_issue, c->json ? answer : json_object_get(answer, "issue"));
+        return r < 0 ? r : 0;
+}
+
+/* -- documents -------------------------------------------------------------------------------- */
+
+#define DOCUMENT_MAX ((size_t)4 << 20)
+
+static int put_document(struct cli *c, const struct args *a, const char *path, struct err *err)
+{
+        json_t *body = cli_keep(c, json_pack("{s:s}", "format", "markdown")), *document;
+        const char *file = args_value(a, "file");
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        int r = file_read_at(AT_FDCWD, streq(file, "-") ? "/dev/stdin" : file, DOCUMENT_MAX, &text,
+                             err);
+
+        if (r < 0)
+                return r;
+        if (json_object_set_new(body, "body", json_stringn(buf_str(&text), text.len)) < 0)
+                return err_set(err, ERR_USAGE, "%s is not UTF-8 text", file);
+        r = cli_fill(c, a, MEMBERS({ "title", "title" }, { "baseRevisionId", "base" }), body, err);
+        if (r >= 0)
+                r = cli_call(c, "PUT", path, json_incref(body), &document, err);
+        if (r >= 0)
+                cli_answer(c, document, "revision %lld, %s",
+                           (long long)json_integer_value(
+                                   json_object_get(document, "latestRevisionNumber")),
+                           cli_text(document, "latestRevisionId"));
+        return r;
+}
+
+static const struct cli_action list_documents = {
+        &kind_issue,
+        "GET",
+        "/documents",
+        .columns = FIELDS({ "KEY", "key" }, { "REVISION", "latestRevisionNumber" },
+                          { "UPDATED", "updatedAt", COLUMN_TIME }, { "TITLE", "title" }),
+        .none = "no documents",
+};
+
+static int cmd_issue_document(struct cli *c, const struct args *a, struct err *err)
+{
+        const char *path;
+        json_t *document;
+        int r;
+
+        if (a->n_words < 2)
+                return cli_act(c, a, &list_documents, err);
+        path = cli_printf(c, "%s/%s", issue_path(c, a->words[0], "/documents"),
+                          cli_escape(c, a->words[1]));
+        if (args_value(a, "file"))
+                return put_document(c, a, path, err);
+        r = cli_call(c, "GET", path, NULL, &document, err);
+        if (r < 0)
+                return r;
+        if (c->json)
+                out_json(document);
+        else
+                text_print("", cli_text(document, "body"));
+        return 0;
 }
 
 /* -- the table -------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 /* -- create ----------------------------------------------------------------------------------- */
 
-static int set_expiry(json_t *body, const char *days, struct err *err)
+static int set_key_expiry(json_t *body, const char *days, struct err *err)
 {
         char iso[ISO_TIME_LEN + 1];
         char *end;
@@ -28,101 +28,60 @@ static int set_expiry(json_t *body, const char *days, struct err *err)
         return 0;
 }
 
-static void set_grants(json_t *body, const struct args *a)
+/* Role and grants are rights in a company, so they need one; the key of an administrator does
+ * not. */
+static int fill_board_key(struct cli *c, const struct args *a, json_t *body, struct err *err)
 {
-        json_t *grants = json_array();
-        const char *key;
+        json_t *grants = cli_keep(c, json_array());
+        const char *company, *key;
+        int r = cli_fill(c, a,
+                         MEMBERS({ "name", "name", .otherwise = "cli" }, { "user", "user" },
+                                 { "instanceAdmin", "admin", MEMBER_TRUE },
+                                 { "membershipRole", "role" }),
+                         body, err);
 
         for (size_t i = 0; (key = args_item(a, "grant", i)) != NULL; i++)
                 json_array_append_new(grants,
                                       json_pack("{s:s, s:n}", "permissionKey", key, "scope"));
+        if (r >= 0 && (args_value(a, "role") || json_array_size(grants) > 0 || c->company)) {
+                r = cli_company(c, false, &company, err);
+                if (r >= 0)
+                        r = body_set(body, "requestedCompanyId", company, err);
+        }
         if (json_array_size(grants) > 0)
                 json_object_set(body, "grants", grants);
-        json_decref(grants);
+        return r < 0 ? r : set_key_expiry(body, args_value(a, "ttl"), err);
 }
 
-/* Role and grants are rights in a company, so they need one; the key of an administrator does not.
- */
-static int fill_board(struct cli *c, const struct args *a, json_t *body, struct err *err)
+static int cmd_key_create(struct cli *c, const struct args *a, struct err *err)
 {
-        const char *role = args_value(a, "role");
-        bool in_company = role || args_item(a, "grant", 0);
-        const char *company;
+        const char *given = args_value(a, "agent"), *path = "/api/board-api-keys";
+        json_t *agent, *key, *body = cli_keep(c, json_object());
         int r;
 
-        r = cli_fill(c, a,
-                     MEMBERS({ "user", "user" }, { "instanceAdmin", "admin", MEMBER_TRUE },
-                             { "membershipRole", "role" }),
-                     body, err);
-        if (r < 0)
-                return r;
-        if (in_company || c->company) {
-                r = cli_company(c, false, &company, err);
-                if (r < 0)
-                        return r;
-                json_object_set_new(body, "requestedCompanyId", json_string(company));
-        }
-        set_grants(body, a);
-        return set_expiry(body, args_value(a, "ttl"), err);
-}
-
-static void print_token(struct cli *c, const json_t *key)
-{
-        if (c->json) {
-                out_json(key);
-                return;
-        }
-        out_note("key %s (%s); the token is shown this once and cannot be shown again:",
-                 cli_text(key, "id"), cli_text(key, "name"));
-        out_line("%s", cli_text(key, "token"));
-}
-
-static int create_board(struct cli *c, const struct args *a, struct err *err)
-{
-        const char *name = args_value(a, "name");
-        json_t *body = json_pack("{s:s}", "name", name ? name : "cli");
-        json_t *key;
-        int r;
-
-        r = fill_board(c, a, body, err);
-        if (r < 0) {
-                json_decref(body);
-                return r;
-        }
-        r = cli_call(c, "POST", "/api/board-api-keys", body, &key, err);
-        if (r < 0)
-                return r;
-        print_token(c, key);
-        return 0;
-}
-
-static int create_agent(struct cli *c, const struct args *a, const char *given, struct err *err)
-{
-        const char *name = args_value(a, "name");
-        json_t *agent, *key;
-        int r = cli_find(c, &kind_agent, given, &agent, err);
-
-        if (r >= 0)
-                r = cli_call(c, "POST", cli_printf(c, "/api/agents/%s/keys", cli_text(agent, "id")),
-                             json_pack("{s:s*}", "name", name), &key, err);
-        if (r < 0)
-                return r;
-        print_token(c, key);
-        return 0;
-}
-
-static int run_create(struct cli *c, const struct args *a, struct err *err)
-{
-        const char *agent = args_value(a, "agent");
-        bool board = args_flag(a, "board");
-
-        if (board == (agent != NULL))
+        if (args_flag(a, "board") == (given != NULL))
                 return err_set(err, ERR_USAGE, "say for whom: --board or --agent AGENT");
-        if (agent && (args_flag(a, "admin") || args_value(a, "user") || args_value(a, "role") ||
+        if (given && (args_flag(a, "admin") || args_value(a, "user") || args_value(a, "role") ||
                       args_value(a, "ttl") || args_item(a, "grant", 0)))
                 return err_set(err, ERR_USAGE,
                                "--user, --admin, --role, --grant and --ttl go with --board");
-        return agent ? create_agent(c, a, agent, err) : create_board(c, a, err);
+        if (given) {
+                r = cli_find(c, &kind_agent, given, &agent, err);
+                if (r >= 0)
+                        r = body_set(body, "name", args_value(a, "name"), err);
+                path = cli_printf(c, "/api/agents/%s/keys", r < 0 ? "" : cli_text(agent, "id"));
+        } else {
+                r = fill_board_key(c, a, body, err);
+        }
+        if (r >= 0)
+                r = cli_call(c, "POST", path, json_incref(body), &key, err);
+        if (r < 0)
+                return r;
+        if (!c->json)
+                out_note("key %s (%s); the token is shown this once and cannot be shown again:",
+                         cli_text(key, "id"), cli_text(key, "name"));
+        cli_answer(c, key, "%s", cli_text(key, "token"));
+        return 0;
 }
 
 /* -- list and revoke -------------------------------------------------------------------------- */
@@ -130,8 +89,8 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 static const struct cli_kind kind_key = { .what = "key", .command = "key", .name = "name" };
 
 /* The keys of an agent, or the caller's own board keys. *ret_path is where they live. */
-static int get_keys(struct cli *c, const struct args *a, const char **ret_path, json_t **ret,
-                    struct err *err)
+static int find_keys(struct cli *c, const struct args *a, const char **ret_path, json_t **ret,
+                     struct err *err)
 {
         const char *given = args_value(a, "agent");
         json_t *agent;
@@ -152,11 +111,11 @@ static const char *state_text(struct cli *c UNUSED, const json_t *key)
         return *cli_text(key, "revokedAt") ? "revoked" : "active";
 }
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
+static int cmd_key_list(struct cli *c, const struct args *a, struct err *err)
 {
         const char *path;
         json_t *list;
-        int r = get_keys(c, a, &path, &list, err);
+        int r = find_keys(c, a, &path, &list, err);
 
         if (r < 0)
                 return r;
@@ -172,26 +131,23 @@ static int run_list(struct cli *c, const struct args *a, struct err *err)
         return 0;
 }
 
-static int run_revoke(struct cli *c, const struct args *a, struct err *err)
+static int cmd_key_revoke(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *list, *key, *answer;
         const char *path;
         int r;
 
-        r = get_keys(c, a, &path, &list, err);
+        r = find_keys(c, a, &path, &list, err);
         if (r >= 0)
                 r = cli_pick(&kind_key, list, a->words[0], &key, err);
         if (r >= 0)
                 r = cli_call(c, "DELETE",
                              cli_printf(c, "%s/%s", path, cli_escape(c, cli_text(key, "id"))), NULL,
                              &answer, err);
-        if (r < 0)
-                return r;
-        if (c->json)
-                out_json(answer);
-        else
-                out_line("revoked %s (%s)", cli_text(key, "id"), cli_text(key, "name"));
-        return 0;
+        if (r >= 0)
+                cli_answer(c, answer, "revoked %s (%s)", cli_text(key, "id"),
+                           cli_text(key, "name"));
+        return r;
 }
 
 #define AGENT_OPTION OPTION("agent", "AGENT", "keys of this agent instead of board keys")
@@ -209,13 +165,13 @@ const struct cli_command key_commands[] = {
                   { "grant", "KEY", "board: a permission, for example environments:manage",
                     .is_list = true },
                   { "ttl", "DAYS", "board: days until it expires" }),
-          .run = run_create },
+          .run = cmd_key_create },
         { "list", "[--agent AGENT]", "List keys, without their tokens", "berth key list",
-          .options = OPTIONS(AGENT_OPTION), .run = run_list },
+          .options = OPTIONS(AGENT_OPTION), .run = cmd_key_list },
         { "revoke", "ID|NAME [--agent AGENT]", "End a key at once", "berth key revoke laptop",
           .words = 1,
           .notes =
                   "At least four characters with which exactly one id begins or ends will do, too.",
-          .options = OPTIONS(AGENT_OPTION), .run = run_revoke },
+          .options = OPTIONS(AGENT_OPTION), .run = cmd_key_revoke },
         { 0 },
 };

@@ -1,6 +1,16 @@
-/* `berth lease`: reading is here, acting in cmd_lease_act.c. */
-#include "cli/cmd_lease.h"
+/* `berth lease`: leases, and commands in them. Leases are acquired, renewed and released by the
+ * calls of the client library, which know what may be sent twice when a connection breaks. How a
+ * command is followed is in remote.h. */
+#include <berth/berth.h>
+#include <signal.h>
+#include <stdio.h>
+
 #include "base/uuid.h"
+#include "cli/command.h"
+#include "cli/duration.h"
+#include "cli/output.h"
+#include "cli/remote.h"
+#include "cli/signals.h"
 
 static void print_workspace(struct cli *c, const json_t *workspace)
 {
@@ -74,13 +84,8 @@ const struct cli_kind kind_lease = {
         .find = find_lease,
 };
 
-int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
-{
-        return cli_find_id(c, &kind_lease, given, ret_id, err);
-}
-
-/* Each driver decides what it answers to a resume, so the answer is shown as it is. */
-static void print_resumed(struct cli *c, const json_t *answer)
+/* What a driver answers is shown as it is: each decides that for itself. */
+static void print_driver_answer(struct cli *c, const json_t *answer)
 {
         if (json_get_object(answer, "lease"))
                 print_lease(c, answer);
@@ -88,41 +93,30 @@ static void print_resumed(struct cli *c, const json_t *answer)
                 out_json(answer);
 }
 
-static void print_json(struct cli *c UNUSED, const json_t *answer)
-{
-        out_json(answer);
-}
-
 /* -- list ------------------------------------------------------------------------------------- */
-
-/* Without --status and --all: leases that are still there, or ended without having been cleaned
- * up. */
-static bool is_wanted(const json_t *lease, const char *status, bool all)
-{
-        const char *is = cli_text(lease, "status");
-
-        if (status)
-                return streq(is, status);
-        return all || streq(is, "active") || streq(is, "retained") ||
-               streq(cli_text(lease, "cleanupStatus"), "failed") ||
-               streq(cli_text(lease, "cleanupStatus"), "pending");
-}
 
 static int collect_leases(struct cli *c, const struct args *a, const json_t *environment,
                           json_t *all, json_t *rows, struct err *err)
 {
+        const char *wanted = args_value(a, "status");
         json_t *leases, *lease;
         size_t i;
-        int r;
-
-        r = cli_call_list(c,
-                          cli_printf(c, "/api/environments/%s/leases", cli_text(environment, "id")),
-                          &leases, err);
+        int r = cli_call_list(
+                c, cli_printf(c, "/api/environments/%s/leases", cli_text(environment, "id")),
+                &leases, err);
         if (r < 0)
                 return r;
         json_array_foreach(leases, i, lease)
         {
-                if (!is_wanted(lease, args_value(a, "status"), args_flag(a, "all")))
+                const char *status = cli_text(lease, "status");
+                const char *cleanup = cli_text(lease, "cleanupStatus");
+
+                /* Without --status and --all: leases that are still there, or ended without
+                 * having been cleaned up. */
+                if (wanted ? !streq(status, wanted)
+                           : !args_flag(a, "all") && !streq(status, "active") &&
+                                     !streq(status, "retained") && !streq(cleanup, "failed") &&
+                                     !streq(cleanup, "pending"))
                         continue;
                 json_array_append(all, lease);
                 json_array_append_new(
@@ -131,7 +125,7 @@ static int collect_leases(struct cli *c, const struct args *a, const json_t *env
         return 0;
 }
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
+static int cmd_lease_list(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *all = cli_keep(c, json_array()), *rows = cli_keep(c, json_array());
         json_t *environments, *environment;
@@ -192,6 +186,249 @@ static const char *command_text(struct cli *c, const json_t *e)
         return cli_printf(c, "%s", buf_str(&b));
 }
 
+/* -- acquire, renew and release --------------------------------------------------------------- */
+
+static int show_lease_record(struct cli *c, struct berth_lease *lease, struct err *err)
+{
+        json_t *record;
+        int r = json_parse(lease->json, strlen(lease->json), &record, err);
+
+        if (r < 0)
+                return r;
+        cli_show(c, &kind_lease, cli_keep(c, record));
+        return 0;
+}
+
+static int cmd_lease_acquire(struct cli *c, const struct args *a, struct err *err)
+{
+        CLEAN(berth_lease_done) struct berth_lease lease = { 0 };
+        struct berth_acquire_options o = {
+                .run_id = args_value(a, "run"),
+                .idempotency_key = args_value(a, "key"),
+        };
+        struct berth_error error;
+        const char *company;
+        json_t *environment;
+        struct berth *api;
+        int r = 0;
+
+        if (o.run_id && !uuid_is_valid(o.run_id))
+                return err_set(err, ERR_USAGE, "--run: '%s' is not a UUID", o.run_id);
+        if (args_value(a, "ttl"))
+                r = duration_parse("--ttl", args_value(a, "ttl"), &o.ttl_ms, err);
+        if (r >= 0 && !uuid_is_valid(a->words[0])) /* Local comes with the first company */
+                r = cli_company(c, true, &company, err);
+        if (r >= 0)
+                r = cli_place(c, a->words[0], &environment, err);
+        if (r >= 0)
+                r = cli_connect(c, &api, err);
+        if (r < 0)
+                return r;
+        if (berth_acquire(api, cli_text(environment, "id"), &o, &lease, &error) < 0)
+                return cli_api_error(&error, err);
+        return show_lease_record(c, &lease, err);
+}
+
+static int cmd_lease_renew(struct cli *c, const struct args *a, struct err *err)
+{
+        CLEAN(berth_lease_done) struct berth_lease lease = { 0 };
+        const char *ttl = args_value(a, "ttl");
+        struct berth_error error;
+        struct berth *api;
+        const char *id;
+        int64_t ttl_ms;
+        int r;
+
+        if (!ttl)
+                return err_set(err, ERR_USAGE, "say for how long: --ttl 30m");
+        r = duration_parse("--ttl", ttl, &ttl_ms, err);
+        if (r >= 0)
+                r = cli_find_id(c, &kind_lease, a->words[0], &id, err);
+        if (r >= 0)
+                r = cli_connect(c, &api, err);
+        if (r < 0)
+                return r;
+        if (berth_renew(api, id, ttl_ms, &lease, &error) < 0)
+                return cli_api_error(&error, err);
+        return show_lease_record(c, &lease, err);
+}
+
+static int cmd_lease_release(struct cli *c, const struct args *a, struct err *err)
+{
+        static const char *const statuses[] = { "released", "expired", "failed", NULL };
+        CLEAN(berth_lease_done) struct berth_lease lease = { 0 };
+        const char *status = args_value(a, "status");
+        struct berth_error error;
+        struct berth *api;
+        const char *id;
+        int r = 0;
+
+        if (status)
+                r = cli_one_of("--status", status, statuses, err);
+        if (r >= 0)
+                r = cli_find_id(c, &kind_lease, a->words[0], &id, err);
+        if (r >= 0)
+                r = cli_connect(c, &api, err);
+        if (r < 0)
+                return r;
+        if (berth_release(api, id, status, &lease, &error) < 0)
+                return cli_api_error(&error, err);
+        return show_lease_record(c, &lease, err);
+}
+
+/* -- exec ------------------------------------------------------------------------------------- */
+
+static int exec_and_follow(struct cli *c, struct remote *m, bool detach, struct err *err)
+{
+        int r = remote_start(m, err), status = r < 0 ? remote_refusal_status(err) : 0;
+
+        if (status) {
+                out_error(err->msg);
+                return status;
+        }
+        if (r < 0)
+                return r;
+        if (detach) {
+                puts(m->id);
+                return 0;
+        }
+        r = remote_follow(m, err);
+        if (r < 0 && !m->has_end)
+                remote_say_how_to_look(m);
+        if (r < 0)
+                return r;
+        remote_explain(m);
+        if (m->gave_up)
+                remote_say_how_to_look(m);
+        if (m->signal == SIGINT && m->interrupted && !m->gave_up)
+                c->end_by_signal = SIGINT;
+        return remote_status(m);
+}
+
+static int cmd_lease_exec(struct cli *c, const struct args *a, struct err *err)
+{
+        struct remote_spec spec;
+        struct remote m;
+        bool detach = args_flag(a, "detach");
+        int r = remote_options(c, a, 1, "env", &spec, err);
+
+        if (r >= 0 && detach && (args_flag(a, "tty") || args_flag(a, "interactive")))
+                r = err_set(err, ERR_USAGE, "--detach leaves nobody to type: not with -t or -i");
+        if (detach)
+                spec.forward_stdin = false;
+        if (r >= 0)
+                r = cli_find_id(c, &kind_lease, a->words[0], &spec.lease_id, err);
+        if (r >= 0)
+                r = remote_agent(c, a, &spec, err);
+        if (r >= 0 && !detach)
+                r = signals_catch(err);
+        if (r < 0)
+                return r;
+        r = remote_init(&m, c, &spec, err);
+        if (r >= 0)
+                r = exec_and_follow(c, &m, detach, err);
+        remote_done(&m);
+        return r;
+}
+
+/* -- output ----------------------------------------------------------------------------------- */
+
+/* The execution meant by words[1] in the lease meant by words[0]: its whole id. */
+static int find_execution(struct cli *c, const struct args *a, const char **ret_lease,
+                          const char **ret_id, struct err *err)
+{
+        json_t *executions, *e, *named = cli_keep(c, json_array());
+        size_t i;
+        int r = cli_find_id(c, &kind_lease, a->words[0], ret_lease, err);
+
+        if (r < 0)
+                return r;
+        *ret_id = a->words[1];
+        if (uuid_is_valid(*ret_id))
+                return 0;
+        r = cli_call_list(
+                c, cli_printf(c, "/api/environment-leases/%s/executions?limit=500", *ret_lease),
+                &executions, err);
+        if (r < 0)
+                return r;
+        json_array_foreach(executions, i, e)
+                json_array_append_new(named, json_pack("{s:s}", "id", cli_text(e, "execId")));
+        r = cli_pick(&(const struct cli_kind){ .what = "execution" }, named, a->words[1], &e, err);
+        if (r >= 0)
+                *ret_id = cli_text(e, "id");
+        return r;
+}
+
+/* Without -f: up to what there is now. */
+static int set_limit(struct cli *c, struct remote *m, int stream, bool follow, struct err *err)
+{
+        json_t *e;
+        int r = cli_call(
+                c, "GET",
+                cli_printf(c, "/api/environment-leases/%s/executions/%s", m->spec.lease_id, m->id),
+                NULL, &e, err);
+
+        if (r < 0)
+                return r;
+        m->stop_at = UINT64_MAX;
+        if (!follow)
+                m->stop_at = (uint64_t)json_integer_value(
+                        json_object_get(e, stream == 0 ? "stdoutBytes" : "stderrBytes"));
+        return 0;
+}
+
+static int cmd_lease_output(struct cli *c, const struct args *a, struct err *err)
+{
+        struct remote_spec spec = { .watch_only = true };
+        int stream = args_flag(a, "stderr") ? 1 : 0;
+        const char *id;
+        struct remote m;
+        int r = find_execution(c, a, &spec.lease_id, &id, err);
+
+        if (r < 0)
+                return r;
+        r = remote_init(&m, c, &spec, err);
+        if (r >= 0) {
+                (void)snprintf(m.id, sizeof(m.id), "%s", id);
+                /* To standard output, whichever it is; the other one is not even asked for. */
+                m.out[stream].fd = STDOUT_FILENO;
+                m.out[stream].plain = out_is_terminal() && !args_flag(a, "raw");
+                m.out[1 - stream].fd = -1;
+                m.out[1 - stream].at = INT64_MAX;
+                m.watched = stream;
+                r = set_limit(c, &m, stream, args_flag(a, "follow"), err);
+        }
+        if (r >= 0)
+                r = remote_follow(&m, err);
+        if (r >= 0 && m.write_failed)
+                r = 1;
+        remote_done(&m);
+        return r;
+}
+
+/* -- signal ----------------------------------------------------------------------------------- */
+
+static int cmd_lease_signal(struct cli *c, const struct args *a, struct err *err)
+{
+        int number = signals_number(a->words[2]);
+        const char *lease, *id;
+        json_t *answer;
+        int r;
+
+        if (!number)
+                return err_set(err, ERR_USAGE, "'%s' is no signal; say TERM, SIGTERM or 15",
+                               a->words[2]);
+        r = find_execution(c, a, &lease, &id, err);
+        if (r < 0)
+                return r;
+        r = cli_call(c, "POST",
+                     cli_printf(c, "/api/environment-leases/%s/executions/%s/signal", lease, id),
+                     json_pack("{s:s}", "signal", signals_name(number)), &answer, err);
+        if (r >= 0 && c->json)
+                out_json(answer);
+        return r;
+}
+
 /* -- the table -------------------------------------------------------------------------------- */
 
 #define SOME_LEASE     "$(berth lease list --json | jq -r '.[0].id')"
@@ -203,7 +440,7 @@ const struct cli_command lease_commands[] = {
           .options =
                   OPTIONS({ "status", "STATUS", "active, released, expired, failed or retained" },
                           { "all", NULL, "also those that ended", 'a' }),
-          .run = run_list },
+          .run = cmd_lease_list },
         { "show", "LEASE", "Show one lease", "berth lease show " SOME_LEASE, .words = 1,
           .act = { &kind_lease } },
         { "acquire", "ENV [--ttl TIME] [--run UUID] [--key TEXT]", "Take a lease on an environment",
@@ -225,9 +462,9 @@ const struct cli_command lease_commands[] = {
         { "pause", "LEASE", "Stop everything in a sandbox where it is",
           "berth lease pause " SOME_LEASE, .words = 1,
           .notes = "Its time goes on. `berth lease resume` lets it go on, too.",
-          .act = { &kind_lease, "POST", "/pause", .print = print_json } },
+          .act = { &kind_lease, "POST", "/pause", .print = print_driver_answer } },
         { "resume", "LEASE", "Ask the driver to resume a lease", "berth lease resume " SOME_LEASE,
-          .words = 1, .act = { &kind_lease, "POST", "/resume", .print = print_resumed } },
+          .words = 1, .act = { &kind_lease, "POST", "/resume", .print = print_driver_answer } },
         { "destroy", "LEASE", "End a lease and its place, kept work included",
           "berth lease destroy " SOME_LEASE, .words = 1,
           .act = { &kind_lease, "POST", "/destroy" } },

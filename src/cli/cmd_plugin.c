@@ -1,27 +1,27 @@
-/* `berth plugin`. Changing plugins is in cmd_plugin_change.c. */
-#include "cli/cmd_plugin.h"
+/* `berth plugin`. Fetching a package takes a while: it runs in the daemon, and its progress is
+ * asked for and shown on standard error. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
 
-const char *plugin_path(struct cli *c, const char *given, const char *rest)
+#include "base/clock.h"
+#include "cli/command.h"
+
+static const char *plugin_path(struct cli *c, const char *given, const char *rest)
 {
         return cli_printf(c, "/api/plugins/%s%s", cli_escape(c, given), rest);
 }
 
-static void print_drivers(const json_t *manifest)
-{
-        json_t *driver;
-        size_t i;
-
-        json_array_foreach(json_object_get(manifest, "environmentDrivers"), i, driver)
-                out_label(i ? "" : "Drivers", COLUMN_TEXT, cli_text(driver, "driverKey"));
-}
-
-static void print_strings(const char *label, const json_t *list)
+/* `key`: the member to print of each; NULL: they are strings. */
+static void print_strings(const char *label, const json_t *list, const char *key)
 {
         json_t *item;
         size_t i;
 
-        json_array_foreach(list, i, item)
-                out_label(i ? "" : label, COLUMN_TEXT, json_string_value(item));
+        json_array_foreach(list, i, item) out_label(
+                i ? "" : label, COLUMN_TEXT, key ? cli_text(item, key) : json_string_value(item));
 }
 
 static void print_plugin(struct cli *c, const json_t *plugin)
@@ -36,12 +36,12 @@ static void print_plugin(struct cli *c, const json_t *plugin)
                             { "Package", "packageName" }, { "Npm version", "packageVersion" },
                             { "Path", "packagePath", .optional = true },
                             { "Checksum", "checksum", COLUMN_ID }));
-        print_drivers(manifest);
-        print_strings("Capabilities", json_object_get(manifest, "capabilities"));
+        print_strings("Drivers", json_object_get(manifest, "environmentDrivers"), "driverKey");
+        print_strings("Capabilities", json_object_get(manifest, "capabilities"), NULL);
         fields_print(c, plugin, FIELDS({ "Error", "lastError", COLUMN_ID, .optional = true }));
         if (pending) {
                 out_label("Waiting", COLUMN_TEXT, cli_text(pending, "version"));
-                print_strings("  wants", json_object_get(pending, "addedCapabilities"));
+                print_strings("  wants", json_object_get(pending, "addedCapabilities"), NULL);
         }
         out_label("Installed", COLUMN_TIME, cli_text(plugin, "installedAt"));
 }
@@ -52,19 +52,12 @@ const struct cli_kind kind_plugin = {
         .print = print_plugin,
 };
 
-int plugin_exit_status(const json_t *plugin)
+static int plugin_exit_status(const json_t *plugin)
 {
         return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
 }
 
 /* -- health ----------------------------------------------------------------------------------- */
-
-static void print_worker(struct cli *c, const json_t *worker)
-{
-        fields_print(c, worker,
-                     FIELDS({ "Worker", "status", COLUMN_STATE }, { "Process", "pid" },
-                            { "Crashes", "totalCrashes" }, { "Calls", "pendingRequests" }));
-}
 
 static const char *passed_text(struct cli *c UNUSED, const json_t *check)
 {
@@ -79,10 +72,12 @@ static void print_health(struct cli *c, const json_t *board)
                           { "MESSAGE", "message" }),
                    "no checks");
         if (json_is_object(json_object_get(board, "worker")))
-                print_worker(c, json_object_get(board, "worker"));
+                fields_print(c, json_object_get(board, "worker"),
+                             FIELDS({ "Worker", "status", COLUMN_STATE }, { "Process", "pid" },
+                                    { "Crashes", "totalCrashes" }, { "Calls", "pendingRequests" }));
 }
 
-static int health_status(const json_t *board)
+static int plugin_health_status(const json_t *board)
 {
         const json_t *health = json_object_get(board, "health");
 
@@ -133,6 +128,205 @@ static void print_logs(struct cli *c UNUSED, const json_t *list)
                          cli_text(line, "message"));
         }
 }
+
+#define ASK_AGAIN_MS 100
+
+/* -- Progress --------------------------------------------------------------------------------- */
+
+/* Until the operation has ended; then the plugin as it is. */
+static int follow_operation(struct cli *c, const char *operation, bool quiet, json_t **ret,
+                            struct err *err)
+{
+        json_t *progress = NULL, *line;
+        json_int_t next = 0;
+        const char *error;
+        size_t i;
+        int r;
+
+        for (;;) {
+                r = cli_call(c, "GET",
+                             cli_printf(c, "/api/plugins/operations/%s?after=%lld", operation,
+                                        (long long)next),
+                             NULL, &progress, err);
+                if (r < 0)
+                        return r;
+                json_array_foreach(json_object_get(progress, "lines"), i, line)
+                {
+                        if (!quiet)
+                                out_note("%s", json_string_value(line));
+                }
+                next = json_integer_value(json_object_get(progress, "next"));
+                if (json_is_true(json_object_get(progress, "done")))
+                        break;
+                (void)poll(NULL, 0, ASK_AGAIN_MS);
+        }
+        error = json_get_string(progress, "error");
+        if (error)
+                return err_set(err,
+                               json_integer_value(json_object_get(progress, "status")) == 409
+                                       ? ERR_CONFLICT
+                                       : ERR_INVALID,
+                               "%s", error);
+        return cli_call(c, "GET", plugin_path(c, cli_text(progress, "pluginId"), ""), NULL, ret,
+                        err);
+}
+
+/* Begin with the body given, and see it through. A plugin that does not run is a failure. */
+static int perform_operation(struct cli *c, const struct args *a, const char *path,
+                             json_t *take_body, struct err *err)
+{
+        json_t *begun, *plugin;
+        int r;
+
+        json_object_set_new(take_body, "wait", json_false());
+        r = cli_call(c, "POST", path, take_body, &begun, err);
+        if (r >= 0)
+                r = follow_operation(c, cli_text(begun, "operationId"), args_flag(a, "quiet"),
+                                     &plugin, err);
+        if (r < 0)
+                return r;
+        cli_show(c, &kind_plugin, plugin);
+        return plugin_exit_status(plugin);
+}
+
+/* -- install ---------------------------------------------------------------------------------- */
+
+static int read_package(struct cli *c, const struct args *a, json_t **ret, struct err *err)
+{
+        const char *given = a->words[0], *version = args_value(a, "version");
+        const char *at = strchr(given + 1, '@');
+        char real[PATH_MAX];
+
+        /* A name from npm has a slash only after its scope. */
+        if (args_flag(a, "local") || *given == '.' || (*given != '@' && strchr(given, '/'))) {
+                if (version)
+                        return err_set(err, ERR_USAGE, "--version goes with a package from npm");
+                if (!realpath(given, real))
+                        return err_sys(err, ERR_USAGE, errno, "%s", given);
+                *ret = json_pack("{s:s, s:b}", "packageName", real, "isLocalPath", 1);
+                return 0;
+        }
+        if (at && version)
+                return err_set(err, ERR_USAGE, "the version is given twice: '%s' and '%s'", at + 1,
+                               version);
+        *ret = json_pack("{s:s, s:b, s:s*}", "packageName",
+                         at ? cli_printf(c, "%.*s", (int)(at - given), given) : given,
+                         "isLocalPath", 0, "version", at ? at + 1 : version);
+        return 0;
+}
+
+static int cmd_plugin_install(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body;
+        int r;
+
+        if (!*a->words[0])
+                return err_set(err, ERR_USAGE, "the name of the package is empty");
+        r = read_package(c, a, &body, err);
+        return r < 0 ? r : perform_operation(c, a, "/api/plugins/install", body, err);
+}
+
+/* -- upgrade ---------------------------------------------------------------------------------- */
+
+static int cmd_plugin_upgrade(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body = json_pack("{s:s*}", "version", args_value(a, "version"));
+
+        if (args_flag(a, "approve"))
+                json_object_set_new(body, "approve", json_true());
+        return perform_operation(c, a, plugin_path(c, a->words[0], "/upgrade"), body, err);
+}
+
+/* -- uninstall -------------------------------------------------------------------------------- */
+
+static int cmd_plugin_uninstall(struct cli *c, const struct args *a, struct err *err)
+{
+        bool purge = args_flag(a, "purge") || args_flag(a, "force");
+        json_t *plugin;
+        int r = 0;
+
+        if (!args_flag(a, "yes"))
+                r = cli_confirm(cli_printf(c, "Uninstall plugin '%s'%s?", a->words[0],
+                                           purge ? " and forget all about it" : ""),
+                                err);
+        if (r >= 0)
+                r = cli_call(c, "DELETE", plugin_path(c, a->words[0], purge ? "?purge=true" : ""),
+                             NULL, &plugin, err);
+        if (r >= 0)
+                cli_answer(c, plugin, "uninstalled %s", cli_text(plugin, "pluginKey"));
+        return r;
+}
+
+/* -- config ----------------------------------------------------------------------------------- */
+
+/* Status 1 when the plugin refuses it. */
+static int try_plugin_config(struct cli *c, const char *given, json_t *take_body, struct err *err)
+{
+        const char *message;
+        json_t *verdict;
+        bool valid;
+        int r = cli_call(c, "POST", plugin_path(c, given, "/config/test"), take_body, &verdict,
+                         err);
+
+        if (r < 0)
+                return r;
+        valid = json_is_true(json_object_get(verdict, "valid"));
+        message = cli_text(verdict, "message");
+        cli_answer(c, verdict, "%s%s%s", valid ? "valid" : "not valid", *message ? ": " : "",
+                   message);
+        return valid ? 0 : 1;
+}
+
+static int cmd_plugin_config(struct cli *c, const struct args *a, struct err *err)
+{
+        const char *path = plugin_path(c, a->words[0], "/config");
+        json_t *config, *saved;
+        int r = cli_config(a, &config, err);
+
+        if (r < 0)
+                return r;
+        if (!config && args_flag(a, "test"))
+                return err_set(err, ERR_USAGE, "--test needs --config or -o");
+        if (config && args_flag(a, "test"))
+                return try_plugin_config(c, a->words[0], json_pack("{s:o}", "configJson", config),
+                                         err);
+        r = config ? cli_call(c, "POST", path, json_pack("{s:o}", "configJson", config), &saved,
+                              err)
+                   : cli_call(c, "GET", path, NULL, &saved, err);
+        if (r < 0)
+                return r;
+        if (!config && !c->json && json_is_null(saved))
+                out_note("no configuration was saved");
+        else
+                out_json(c->json ? saved : json_object_get(saved, "configJson"));
+        return 0;
+}
+
+/* -- conformance ------------------------------------------------------------------------------ */
+
+static int cmd_plugin_conformance(struct cli *c, const struct args *a, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *config = NULL;
+        CLEAN(cleanup_free) char *text = NULL;
+        struct cli_conformance_options o = {
+                .path = a->words[0],
+                .driver = args_value(a, "driver"),
+                .only = args_value(a, "only"),
+                .json = c->json,
+                .colour = out_is_terminal(),
+        };
+        int r = cli_config(a, &config, err);
+
+        if (r < 0)
+                return r;
+        text = config ? json_to_text(config) : NULL;
+        o.config = text;
+        if (!c->hooks || !c->hooks->conformance)
+                return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no plugin host in it");
+        return c->hooks->conformance(&o);
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
 
 #define QUIET_OPTION OPTION("quiet", NULL, "do not show the progress", 'q')
 
@@ -217,7 +411,7 @@ const struct cli_command plugin_commands[] = {
           "berth plugin health acme.sandbox", .words = 1,
           .notes = "Exit status 1 when it is not healthy.",
           .act = { &kind_plugin, "GET", "/dashboard", .print = print_health,
-                   .status = health_status } },
+                   .status = plugin_health_status } },
         { "sandbox-check", "KEY|ID", "Try what the worker of a plugin could reach",
           "berth plugin sandbox-check acme.sandbox", .words = 1,
           .notes =

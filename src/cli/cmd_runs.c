@@ -57,7 +57,7 @@ static void print_timeline(const json_t *run)
         }
 }
 
-static void print_usage(const json_t *run)
+static void print_run_usage(const json_t *run)
 {
         const json_t *usage = json_object_get(run, "usageJson");
 
@@ -91,7 +91,7 @@ static void print_run(struct cli *c, const json_t *run)
                             { "Lease", "leaseId", COLUMN_ID, .optional = true },
                             { "Created", "createdAt", COLUMN_TIME, .optional = true },
                             { "Log bytes", "logBytes", .optional = true }));
-        print_usage(run);
+        print_run_usage(run);
         print_timeline(run);
 }
 
@@ -136,7 +136,7 @@ static const struct cli_action list_live = {
         .none = "no runs",
 };
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
+static int cmd_runs_list(struct cli *c, const struct args *a, struct err *err)
 {
         bool live = args_flag(a, "live");
 
@@ -147,7 +147,7 @@ static int run_list(struct cli *c, const struct args *a, struct err *err)
 
 /* -- cancel ----------------------------------------------------------------------------------- */
 
-static int run_cancel(struct cli *c, const struct args *a, struct err *err)
+static int cmd_runs_cancel(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *run;
         const char *before;
@@ -158,15 +158,10 @@ static int run_cancel(struct cli *c, const struct args *a, struct err *err)
         before = cli_text(run, "finishedAt");
         r = cli_call(c, "POST", cli_printf(c, "/api/heartbeat-runs/%s/cancel", cli_text(run, "id")),
                      json_object(), &run, err);
-        if (r < 0)
-                return r;
-        if (c->json)
-                out_json(run);
-        else if (*before)
-                out_line("%s was over: %s", cli_text(run, "id"), cli_text(run, "status"));
-        else
-                out_line("%s is %s", cli_text(run, "id"), cli_text(run, "status"));
-        return 0;
+        if (r >= 0)
+                cli_answer(c, run, *before ? "%s was over: %s" : "%s is %s", cli_text(run, "id"),
+                           cli_text(run, "status"));
+        return r;
 }
 
 /* -- the table -------------------------------------------------------------------------------- */
@@ -178,7 +173,7 @@ const struct cli_command runs_commands[] = {
                              { "issue", "ISSUE", "only those for this issue" },
                              { "live", NULL, "only those that have not ended" },
                              { "limit", "N", "at most this many (50)", 'n' }),
-          .run = run_list },
+          .run = cmd_runs_list },
         { "show", "RUN", "Show one run, and how long each part of it took", "berth runs show 4f2a",
           .words = 1, .act = { &kind_run } },
         { "logs", "[-f] RUN", "Print what a run said", "berth runs logs -f 4f2a", .words = 1,
@@ -196,6 +191,6 @@ const struct cli_command runs_commands[] = {
                                      { "MESSAGE", "message" }),
                    .none = "no events" } },
         { "cancel", "RUN", "End a run; what it changed is brought home", "berth runs cancel 4f2a",
-          .words = 1, .run = run_cancel },
+          .words = 1, .run = cmd_runs_cancel },
         { 0 },
 };

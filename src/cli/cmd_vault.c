@@ -1,5 +1,5 @@
 /* `berth vault`: where secrets are kept besides Berth's own database. */
-#include "cli/cmd_secret.h"
+#include "cli/command.h"
 
 static const char *default_text(struct cli *c UNUSED, const json_t *vault)
 {
@@ -24,9 +24,9 @@ const struct cli_kind kind_vault = {
                 { "Checked", "healthCheckedAt", COLUMN_TIME }, { "Config", "config", COLUMN_JSON }),
 };
 
-static int run_create(struct cli *c, const struct args *a, struct err *err)
+static int cmd_vault_create(struct cli *c, const struct args *a, struct err *err)
 {
-        json_t *body = cli_keep(c, json_object()), *vault;
+        json_t *body = cli_keep(c, json_object());
         const char *path;
         int r = cli_path(c, kind_vault.list, NULL, true, &path, err);
 
@@ -37,11 +37,7 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
                                      { "config", .type = MEMBER_CONFIG },
                                      { "isDefault", "default", MEMBER_TRUE }),
                              body, err);
-        if (r >= 0)
-                r = cli_call(c, "POST", path, json_incref(body), &vault, err);
-        if (r >= 0)
-                cli_show(c, &kind_vault, vault);
-        return r;
+        return r < 0 ? r : cli_send(c, "POST", path, json_incref(body), &kind_vault, err);
 }
 
 /* -- health ----------------------------------------------------------------------------------- */
@@ -60,7 +56,7 @@ static int providers_status(const json_t *answer)
         return 0;
 }
 
-static int health_status(const json_t *health)
+static int vault_health_status(const json_t *health)
 {
         return streq(cli_text(health, "status"), "error") ? 1 : 0;
 }
@@ -77,7 +73,7 @@ static void print_health(struct cli *c, const json_t *health)
 }
 
 static const struct cli_action health_of_one = {
-        &kind_vault, "POST", "/health", .print = print_health, .status = health_status,
+        &kind_vault, "POST", "/health", .print = print_health, .status = vault_health_status,
 };
 
 static const struct cli_action health_of_all = {
@@ -91,14 +87,14 @@ static const struct cli_action health_of_all = {
         .status = providers_status,
 };
 
-static int run_health(struct cli *c, const struct args *a, struct err *err)
+static int cmd_vault_health(struct cli *c, const struct args *a, struct err *err)
 {
         return cli_act(c, a, a->n_words ? &health_of_one : &health_of_all, err);
 }
 
 /* -- taking up what it holds ------------------------------------------------------------------ */
 
-static int run_preview(struct cli *c, const struct args *a, struct err *err)
+static int cmd_vault_preview(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *vault, *answer;
         int r = cli_find(c, &kind_vault, a->words[0], &vault, err);
@@ -126,7 +122,7 @@ static int run_preview(struct cli *c, const struct args *a, struct err *err)
         return 0;
 }
 
-static int run_import(struct cli *c, const struct args *a, struct err *err)
+static int cmd_vault_import(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *vault, *answer, *rows = cli_keep(c, json_array());
         int r = cli_find(c, &kind_vault, a->words[0], &vault, err);
@@ -162,7 +158,7 @@ const struct cli_command vault_commands[] = {
                    "The\nconfiguration says where it is; credentials do not belong there.",
           .options =
                   OPTIONS(CONFIG_OPTIONS, { "default", NULL, "the first choice for its provider" }),
-          .run = run_create },
+          .run = cmd_vault_create },
         { "show", "VAULT", "Show one vault", "berth vault show prod", .words = 1,
           .act = { &kind_vault } },
         { "update", "VAULT [OPTION]...", "Change a vault",
@@ -181,15 +177,17 @@ const struct cli_command vault_commands[] = {
         { "default", "VAULT", "Make it the first choice for its provider",
           "berth vault default prod", .words = 1, .act = { &kind_vault, "POST", "/default" } },
         { "health", "[VAULT]", "Check a vault, or all providers", "berth vault health",
-          .max_words = 1, .notes = "Exit status 1 when something is broken.", .run = run_health },
+          .max_words = 1, .notes = "Exit status 1 when something is broken.",
+          .run = cmd_vault_health },
         { "preview", "VAULT [--query TEXT] [--next TOKEN]",
           "Show what a vault holds and could be taken up",
           "berth vault preview prod --query billing", .words = 1,
           .options = OPTIONS({ "query", "TEXT", "only those that match", 'q' },
                              { "next", "TOKEN", "go on where the last page ended" }),
-          .run = run_preview },
+          .run = cmd_vault_preview },
         { "import", "VAULT REF...", "Take up references to what a vault holds",
           "berth vault import prod arn:aws:secretsmanager:…", .words = 2, .max_words = 101,
-          .notes = "REF is a reference as preview shows it. No value is read.", .run = run_import },
+          .notes = "REF is a reference as preview shows it. No value is read.",
+          .run = cmd_vault_import },
         { 0 },
 };

@@ -61,6 +61,8 @@ int cmd_doctor(struct cli *c, const struct args *a, struct err *err);
 int cmd_help(struct cli *c, const struct args *a, struct err *err);
 int cmd_faults(struct cli *c, const struct args *a, struct err *err);
 int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
+/* cmd_secret.c: say what became of each that was to be taken up; the exit status. */
+int secret_imported(struct cli *c, const json_t *answer);
 
 /* Each in the file of its commands. */
 extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_agent,
