@@ -68,7 +68,7 @@ static void trim_partial_utf8(char *s)
 }
 
 /* By way of a copy: the arguments may point into the error that is about to be replaced. */
-static void format(struct err *err, const char *fmt, va_list ap)
+static void format_message(struct err *err, const char *fmt, va_list ap)
 {
         char text[sizeof(err->msg)];
         int n = vsnprintf(text, sizeof(text), fmt, ap);
@@ -87,7 +87,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
         if (!err)
                 return code;
         va_start(ap, fmt);
-        format(err, fmt, ap);
+        format_message(err, fmt, ap);
         va_end(ap);
         err_done(err);
         err->code = code;
@@ -129,7 +129,7 @@ int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
         if (!err)
                 return code;
         va_start(ap, fmt);
-        format(err, fmt, ap);
+        format_message(err, fmt, ap);
         va_end(ap);
         err_done(err);
         err->code = code;
@@ -155,7 +155,7 @@ int err_wrap(struct err *err, int code, const char *fmt, ...)
                 err->is_transient = err_info(code)->is_transient;
         err->code = code;
         va_start(ap, fmt);
-        format(err, fmt, ap);
+        format_message(err, fmt, ap);
         va_end(ap);
         used = strlen(err->msg);
         if (!inner[0])

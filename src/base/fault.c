@@ -14,7 +14,7 @@ extern const struct fault_name __start_berth_faults[] __attribute__((weak));
 extern const struct fault_name __stop_berth_faults[] __attribute__((weak));
 
 /* One write per name: the lines of several threads do not mix. */
-static void trace(const char *name)
+static void trace_fault(const char *name)
 {
         const char *path = getenv("BERTH_FAULT_TRACE");
         char line[128];
@@ -53,7 +53,7 @@ void fault_reached(const char *name)
 {
         static _Atomic int crash_times, fail_times;
 
-        trace(name);
+        trace_fault(name);
         if (is_meant(getenv("BERTH_CRASH_AT"), name, &crash_times))
                 raise(SIGKILL);
         if (is_meant(getenv("BERTH_FAIL_AT"), name, &fail_times))

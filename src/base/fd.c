@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "base/uuid.h"
 
@@ -36,22 +38,65 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *err)
         return 0;
 }
 
-/* One more byte decides whether a file ends exactly at the limit. */
-static ssize_t read_some(int fd, struct buf *buf, size_t want)
+ssize_t fd_read_some(int fd, struct buf *buf, size_t max)
 {
-        char extra;
-        char *at = want > 0 ? buf_reserve(buf, want) : &extra;
+        char *at = buf_reserve(buf, max);
         ssize_t n;
 
         if (!at) {
-                errno = ENOMEM;
+                errno = ENOBUFS;
                 return -1;
         }
         do
-                n = read(fd, at, want > 0 ? want : 1);
+                n = read(fd, at, max);
         while (n < 0 && errno == EINTR);
-        if (n > 0 && want > 0)
+        if (n > 0)
                 buf_grew(buf, (size_t)n);
+        return n;
+}
+
+int fd_read_to_end(int fd, struct buf *buf)
+{
+        ssize_t n;
+
+        do
+                n = fd_read_some(fd, buf, 4096);
+        while (n > 0);
+        return (int)n;
+}
+
+bool fd_send_some(int fd, struct buf *buf)
+{
+        while (buf->len > 0) {
+                ssize_t n = send(fd, buf->data, buf->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return errno == EAGAIN;
+                buf_consume(buf, (size_t)n);
+        }
+        return true;
+}
+
+void fd_close_from(unsigned first)
+{
+        if (syscall(SYS_close_range, first, ~0U, 0U) < 0)
+                for (int fd = (int)first; fd < 65536; fd++)
+                        close(fd);
+}
+
+/* One more byte decides whether a file ends exactly at the limit. */
+static ssize_t read_or_probe(int fd, struct buf *buf, size_t want)
+{
+        char extra;
+        ssize_t n;
+
+        if (want > 0)
+                return fd_read_some(fd, buf, want);
+        do
+                n = read(fd, &extra, 1);
+        while (n < 0 && errno == EINTR);
         return n;
 }
 
@@ -66,7 +111,7 @@ int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, str
                 return err_sys(err, life_by_errno(errno) == LIFE_NO ? ERR_NOT_FOUND : ERR_IO, errno,
                                "open %s", path);
         for (;;) {
-                ssize_t n = read_some(fd, buf, MIN(left, (size_t)8192));
+                ssize_t n = read_or_probe(fd, buf, MIN(left, (size_t)8192));
 
                 if (n < 0)
                         return err_sys(err, ERR_IO, errno, "read %s", path);

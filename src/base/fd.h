@@ -14,6 +14,17 @@ void cleanup_fd(int *fd);
 /* Write everything, going on after short writes and EINTR. Blocking descriptors only. */
 int fd_write_all(int fd, const void *data, size_t len, struct err *err);
 
+/* Append what one read() gives, at most `max` bytes: how many, 0 at the end, -1 with errno set.
+ * ENOBUFS: the buffer has no room. */
+ssize_t fd_read_some(int fd, struct buf *buf, size_t max);
+/* Append everything up to the end; 0, or -1 with errno set. Blocking descriptors only. */
+int fd_read_to_end(int fd, struct buf *buf);
+/* Send what the socket takes now, and drop that from buf. False with errno set when it takes
+ * nothing any more. */
+bool fd_send_some(int fd, struct buf *buf);
+/* Let go of everything from `first` on. */
+void fd_close_from(unsigned first);
+
 /* Append the whole file to buf; more than `limit` bytes is ERR_TOO_LARGE. ENOENT is ERR_NOT_FOUND.
  * Where err is NULL, errno says why, except for ERR_TOO_LARGE. */
 int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, struct err *err);

@@ -57,9 +57,9 @@ int mount_idmap(int mount_fd, int userns_fd)
         return mount_setattr(mount_fd, "", AT_EMPTY_PATH, &set, sizeof(set));
 }
 
-int mount_bind(const char *from, int dir_fd, const char *to, uint64_t attr)
+int mount_bind(const char *from, const char *to, uint64_t attr)
 {
         CLEAN(cleanup_fd) int fd = mount_clone(AT_FDCWD, from, true, attr);
 
-        return fd < 0 ? -1 : mount_attach(fd, dir_fd, to);
+        return fd < 0 ? -1 : mount_attach(fd, AT_FDCWD, to);
 }

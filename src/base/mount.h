@@ -23,6 +23,6 @@ int mount_attach_somewhere(int mount_fd);
 /* Show the owners of a detached mount as the user namespace says. */
 int mount_idmap(int mount_fd, int userns_fd);
 /* mount_clone() and mount_attach(). */
-int mount_bind(const char *from, int dir_fd, const char *to, uint64_t attr);
+int mount_bind(const char *from, const char *to, uint64_t attr);
 
 #endif

@@ -18,7 +18,7 @@
 #define OPEN_TRIES 64
 #define LINKS_MAX  40
 
-static bool creates(int flags)
+static bool creates_file(int flags)
 {
         return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; /* O_TMPFILE has two bits */
 }
@@ -27,7 +27,7 @@ static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, ui
 {
         struct open_how how = {
                 .flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
-                .mode = creates(flags) ? mode : 0,
+                .mode = creates_file(flags) ? mode : 0,
                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
         };
         int tries = OPEN_TRIES;

@@ -57,7 +57,8 @@ static int read_exit(struct box *b, struct exec *e, struct err *err)
         return n > 0 && frame_exit_record_parse(record, (size_t)n, &e->exit, NULL) == 0;
 }
 
-static int adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID], struct err *err)
+static int adopt_exec(struct box *b, const char *name, const uint8_t id[FRAME_UUID],
+                      struct err *err)
 {
         struct exec *e = exec_new(b, id);
         char target[8];
@@ -111,7 +112,7 @@ int spool_adopt(struct box *b, struct err *err)
                 uint8_t id[FRAME_UUID];
 
                 if (frame_uuid_bytes(entry->d_name, id))
-                        r = adopt(b, entry->d_name, id, err);
+                        r = adopt_exec(b, entry->d_name, id, err);
         }
         closedir(dir);
         if (r < 0)

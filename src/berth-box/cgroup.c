@@ -19,7 +19,7 @@
 #define MAX_DEPTH 32
 
 /* Undo the octal escapes of mountinfo, in place. */
-static void unescape(char *s)
+static void unescape_octal(char *s)
 {
         char *to = s;
 
@@ -72,8 +72,8 @@ static bool find_mount(const char *controller, char root[4096], char point[4096]
                 if (kind && str_starts(kind + 3, controller ? "cgroup " : "cgroup2 ") &&
                     (!controller || list_has(options + 1, controller)) &&
                     sscanf(line, "%*d %*d %*s %4095s %4095s", root, point) == 2) {
-                        unescape(root);
-                        unescape(point);
+                        unescape_octal(root);
+                        unescape_octal(point);
                         return true;
                 }
         }
@@ -164,7 +164,7 @@ static void signal_procs(int dir_fd, int signal)
 }
 
 /* The cgroup and those that were made inside it, the deepest first: signal, or with 0 remove. */
-static void walk(int parent_fd, const char *name, int signal, int depth)
+static void walk_cgroups(int parent_fd, const char *name, int signal, int depth)
 {
         int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -176,7 +176,7 @@ static void walk(int parent_fd, const char *name, int signal, int depth)
         }
         while (depth < MAX_DEPTH && (entry = readdir(dir)))
                 if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-                        walk(fd, entry->d_name, signal, depth + 1);
+                        walk_cgroups(fd, entry->d_name, signal, depth + 1);
         if (signal)
                 signal_procs(fd, signal);
         closedir(dir);
@@ -188,7 +188,7 @@ void cgroup_remove(struct box *b, const char *name)
 {
         if (b->cgroup_fd < 0 || unlinkat(b->cgroup_fd, name, AT_REMOVEDIR) == 0)
                 return;
-        walk(b->cgroup_fd, name, 0, 0);
+        walk_cgroups(b->cgroup_fd, name, 0, 0);
 }
 
 /* Kill without waiting: atomically where the kernel can, else frozen so that nothing forks away. */
@@ -201,7 +201,7 @@ static void kill_group(struct box *b, int parent_fd, const char *name)
                 return;
         snprintf(path, sizeof(path), "%s/cgroup.freeze", name);
         (void)write_file(parent_fd, path, "1");
-        walk(parent_fd, name, SIGKILL, 0);
+        walk_cgroups(parent_fd, name, SIGKILL, 0);
 }
 
 bool cgroup_kill_step(struct box *b, struct exec *e)
@@ -216,7 +216,7 @@ bool cgroup_kill_step(struct box *b, struct exec *e)
 
 void cgroup_signal(struct box *b, struct exec *e, int signal)
 {
-        walk(b->cgroup_fd, e->name, signal, 0);
+        walk_cgroups(b->cgroup_fd, e->name, signal, 0);
 }
 
 int cgroup_create(struct box *b, struct exec *e)
@@ -255,7 +255,7 @@ static void clear_left_over(struct box *b, int parent_fd, const char *name)
                 kill_group(b, parent_fd, name);
                 (void)usleep(5000);
         }
-        walk(parent_fd, name, 0, 0);
+        walk_cgroups(parent_fd, name, 0, 0);
 }
 
 /* A box before us may have been started from another place; it wrote down where its cgroup was. */

@@ -23,7 +23,8 @@
 
 enum weight { REQUIRED, USEFUL };
 
-static void point(const char *name, enum weight weight, bool ok, const char *found, const char *fix)
+static void print_point(const char *name, enum weight weight, bool ok, const char *found,
+                        const char *fix)
 {
         printf("%s\t%s\t%s\t%s\n", name,
                ok                   ? "ok"
@@ -47,8 +48,8 @@ static void check_kernel(void)
 
         (void)uname(&name);
         (void)sscanf(name.release, "%d.%d", &major, &minor);
-        point("kernel", REQUIRED, major > 5 || (major == 5 && minor >= 12), name.release,
-              "a kernel of version 5.12 or newer is needed");
+        print_point("kernel", REQUIRED, major > 5 || (major == 5 && minor >= 12), name.release,
+                    "a kernel of version 5.12 or newer is needed");
 }
 
 /* The setting that forbids it, as far as can be known. */
@@ -106,8 +107,8 @@ static bool check_namespaces(void)
                                    CLONE_NEWCGROUP,
                            NULL, NULL);
 
-        point("namespaces", REQUIRED, r == 0, r == 0 ? "all seven kinds" : strerror(r),
-              why_no_namespaces(r));
+        print_point("namespaces", REQUIRED, r == 0, r == 0 ? "all seven kinds" : strerror(r),
+                    why_no_namespaces(r));
         return r == 0;
 }
 
@@ -128,10 +129,11 @@ static bool check_ids(const struct sandbox *s)
                          s->spec.first_id + s->spec.n_ids - 1);
         else
                 snprintf(found, sizeof(found), "%.250s", err.msg[0] ? err.msg : strerror(r));
-        point("id-ranges", REQUIRED, r == 0, found,
-              s->rootless ? "apt-get install uidmap, and give the daemon's user a range in "
-                            "/etc/subuid and /etc/subgid (usermod --add-subuids, --add-subgids)"
-                          : "choose another range of ids");
+        print_point("id-ranges", REQUIRED, r == 0, found,
+                    s->rootless
+                            ? "apt-get install uidmap, and give the daemon's user a range in "
+                              "/etc/subuid and /etc/subgid (usermod --add-subuids, --add-subgids)"
+                            : "choose another range of ids");
         return r == 0;
 }
 
@@ -173,23 +175,25 @@ static void check_mounts(const struct sandbox *s)
 {
         int r = try_inside(s, CLONE_NEWNS, make_tmpfs, NULL);
 
-        point("mounts", REQUIRED, r == 0, r == 0 ? "tmpfs in a user namespace" : strerror(r),
-              "mounting in a user namespace is forbidden (AppArmor, or a container's filter)");
+        print_point(
+                "mounts", REQUIRED, r == 0, r == 0 ? "tmpfs in a user namespace" : strerror(r),
+                "mounting in a user namespace is forbidden (AppArmor, or a container's filter)");
         r = try_inside(s, CLONE_NEWNS | CLONE_NEWPID, make_proc, NULL);
-        point("proc", REQUIRED, r == 0, r == 0 ? "a /proc of its own" : strerror(r),
-              "/proc of this container is masked: run it with an unmasked one "
-              "(podman: --security-opt unmask=ALL)");
+        print_point("proc", REQUIRED, r == 0, r == 0 ? "a /proc of its own" : strerror(r),
+                    "/proc of this container is masked: run it with an unmasked one "
+                    "(podman: --security-opt unmask=ALL)");
         r = try_inside(s, CLONE_NEWNS, make_overlay, NULL);
-        point("overlay", USEFUL, r == 0, r == 0 ? "overlayfs in a user namespace" : strerror(r),
-              "without overlayfs there is no rootfs and no snapshot: modprobe overlay");
+        print_point("overlay", USEFUL, r == 0,
+                    r == 0 ? "overlayfs in a user namespace" : strerror(r),
+                    "without overlayfs there is no rootfs and no snapshot: modprobe overlay");
 }
 
 static void check_seccomp(void)
 {
         bool ok = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0 || errno != EINVAL;
 
-        point("seccomp", REQUIRED, ok, ok ? "system call filters" : "none",
-              "a kernel with CONFIG_SECCOMP_FILTER is needed");
+        print_point("seccomp", REQUIRED, ok, ok ? "system call filters" : "none",
+                    "a kernel with CONFIG_SECCOMP_FILTER is needed");
 }
 
 static bool has_v2(const char *controller)
@@ -210,11 +214,11 @@ static void check_controller(const char *controller, const char *name, const cha
         bool two = has_v2(controller);
         bool one = !two && cgroup_own_directory(controller, v1) && access(v1, W_OK) == 0;
 
-        point(name, USEFUL, two || one,
-              two   ? "cgroup2"
-              : one ? "cgroup1"
-                    : without,
-              "delegate cgroups with this controller to the daemon (systemd: Delegate=yes)");
+        print_point(name, USEFUL, two || one,
+                    two   ? "cgroup2"
+                    : one ? "cgroup1"
+                          : without,
+                    "delegate cgroups with this controller to the daemon (systemd: Delegate=yes)");
 }
 
 static void check_cgroups(void)
@@ -222,9 +226,10 @@ static void check_cgroups(void)
         char path[4096];
         bool ok = cgroup_own_directory(NULL, path) && access(path, W_OK) == 0;
 
-        point("cgroup", USEFUL, ok, ok ? "cgroup2" : "none that we may write to",
-              "delegate a cgroup2 to the daemon (systemd: Delegate=yes); until then processes are "
-              "found by their marker and frozen by signals");
+        print_point(
+                "cgroup", USEFUL, ok, ok ? "cgroup2" : "none that we may write to",
+                "delegate a cgroup2 to the daemon (systemd: Delegate=yes); until then processes are "
+                "found by their marker and frozen by signals");
         check_controller("memory", "cgroup-memory", "memory is limited per process (rlimit)");
         check_controller("pids", "cgroup-pids", "processes are limited by rlimit");
         check_controller("cpu", "cgroup-cpu", "CPU time is not limited");

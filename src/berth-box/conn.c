@@ -16,17 +16,6 @@
 #include "base/clock.h"
 #include "berth-box/box.h"
 
-static void want_events(struct box *b, struct conn *c, uint32_t events)
-{
-        struct epoll_event e = { .events = events };
-
-        if (c->events == events)
-                return;
-        e.data.u64 = (uint64_t)EV_CONN << 32 | (uint32_t)(c - b->conns);
-        if (epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, c->fd, &e) == 0)
-                c->events = events;
-}
-
 static void conn_close(struct box *b, struct conn *c);
 
 /* When all slots are taken, a connection that has not said HELLO yet is closed: the longest silent
@@ -48,22 +37,17 @@ static struct conn *find_slot(struct box *b)
         return oldest;
 }
 
-/* From inside a sandbox, the users outside have no number, and their processes none either: that
- * is how they are known. The socket's directory keeps other users of the host out. */
-static bool peer_allowed(const struct box *b, int fd)
+static void accept_one(struct box *b, int fd)
 {
         struct ucred peer;
         socklen_t len = sizeof(peer);
+        struct conn *c = NULL;
 
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-                return false;
-        return b->sandbox ? peer.pid == 0 : peer.uid == 0 || peer.uid == geteuid();
-}
-
-static void accept_one(struct box *b, int fd)
-{
-        struct conn *c = peer_allowed(b, fd) ? find_slot(b) : NULL;
-
+        /* From inside a sandbox, the users outside have no number, and their processes none either:
+         * that is how they are known. The socket's directory keeps other users of the host out. */
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+            (b->sandbox ? peer.pid == 0 : peer.uid == 0 || peer.uid == geteuid()))
+                c = find_slot(b);
         if (!c || box_watch(b, fd, EPOLLIN, EV_CONN, (int)(c - b->conns)) < 0) {
                 close(fd);
                 return;
@@ -116,7 +100,7 @@ size_t conn_room(struct conn *c)
 }
 
 /* Write what there is; false when the connection is gone. */
-static bool flush(struct conn *c)
+static bool flush_conn(struct conn *c)
 {
         while (c->out_sent < c->out.len) {
                 ssize_t n = send(c->fd, c->out.data + c->out_sent, c->out.len - c->out_sent,
@@ -258,22 +242,14 @@ void conn_handle_all(struct box *b)
                         handle_frames(b, &b->conns[i]);
 }
 
-/* Is there a whole frame that only waited for room? */
-static bool frame_waits(const struct conn *c)
-{
-        struct frame_header h;
-
-        return c->state != CONN_CLOSING && c->in_len >= FRAME_HEADER &&
-               frame_parse_header(c->in, c->in_len, &h, NULL) > 0 &&
-               c->in_len >= FRAME_HEADER + (size_t)h.len;
-}
-
-static void tell(struct box *b, struct conn *c, int64_t *nearest)
+static void tell_conn(struct box *b, struct conn *c, int64_t *nearest)
 {
         bool all = c->state != CONN_HOST || say_pending(b, c);
-        bool written;
+        struct epoll_event e;
+        struct frame_header h;
+        bool written, waits;
 
-        if (!flush(c)) {
+        if (!flush_conn(c)) {
                 conn_close(b, c);
                 return;
         }
@@ -282,13 +258,17 @@ static void tell(struct box *b, struct conn *c, int64_t *nearest)
                 conn_close(b, c);
                 return;
         }
-        if (written && (!all || frame_waits(c)))
+        /* Is there a whole frame that only waited for room? */
+        waits = c->state != CONN_CLOSING && c->in_len >= FRAME_HEADER &&
+                frame_parse_header(c->in, c->in_len, &h, NULL) > 0 &&
+                c->in_len >= FRAME_HEADER + (size_t)h.len;
+        if (written && (!all || waits))
                 box_deadline(nearest, b->now); /* there is room again: another turn at once */
-        want_events(b, c,
-                    (written ? 0 : (uint32_t)EPOLLOUT) |
-                            (c->state == CONN_CLOSING || c->in_len == sizeof(c->in)
-                                     ? 0
-                                     : (uint32_t)EPOLLIN));
+        e.events = (written ? 0 : (uint32_t)EPOLLOUT) |
+                   (c->state == CONN_CLOSING || c->in_len == sizeof(c->in) ? 0 : (uint32_t)EPOLLIN);
+        e.data.u64 = (uint64_t)EV_CONN << 32 | (uint32_t)(c - b->conns);
+        if (c->events != e.events && epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, c->fd, &e) == 0)
+                c->events = e.events;
 }
 
 void conn_tell_all(struct box *b, int64_t *nearest)
@@ -297,7 +277,7 @@ void conn_tell_all(struct box *b, int64_t *nearest)
                 struct conn *c = &b->conns[i];
 
                 if (c->state != CONN_FREE)
-                        tell(b, c, nearest);
+                        tell_conn(b, c, nearest);
                 if (c->state != CONN_NEW && c->state != CONN_CLOSING)
                         continue;
                 if (b->now >= c->deadline)
@@ -317,7 +297,7 @@ void conn_finish(struct box *b)
                 return;
         frame_begin(&f, &c->out, FRAME_STOPPED, 0);
         frame_end(&f);
-        while (flush(c) && c->out.len > 0) {
+        while (flush_conn(c) && c->out.len > 0) {
                 struct pollfd p = { .fd = c->fd, .events = POLLOUT };
                 int64_t left = until - clock_mono_ms();
 

@@ -24,7 +24,7 @@
          MOUNT_ATTR_NOSYMFOLLOW)
 
 /* The path leads to the mount from here on. */
-static int cover(const char *path)
+static int cover_path(const char *path)
 {
         CLEAN(cleanup_fd) int fd = -1;
 
@@ -45,7 +45,7 @@ int copy_main(const struct main_args *a)
                          (char *)a->dir,
                          NULL };
 
-        if (cover(a->given) < 0)
+        if (cover_path(a->given) < 0)
                 fprintf(stderr, "cannot mount %s without links: %s\n", a->given, strerror(errno));
         else if (execv("/bin/cp", argv) < 0)
                 fprintf(stderr, "cannot run /bin/cp: %s\n", strerror(errno));

@@ -39,7 +39,7 @@ int etc_write(const char *path, const char *text)
         return fd >= 0 ? fd_write_all(fd, text, strlen(text), NULL) : -1;
 }
 
-static void copy(const char *from, const char *to)
+static void copy_file(const char *from, const char *to)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_fd) int fd = -1;
@@ -51,7 +51,7 @@ static void copy(const char *from, const char *to)
                 (void)fd_write_all(fd, buf_str(&text), text.len, NULL);
 }
 
-static const char *hostname(const struct box *b)
+static const char *spec_hostname(const struct box *b)
 {
         return b->sandbox->spec.hostname ? b->sandbox->spec.hostname : "sandbox";
 }
@@ -63,16 +63,16 @@ static int write_network(const struct box *b)
 
         snprintf(text, sizeof(text),
                  "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n",
-                 hostname(b));
+                 spec_hostname(b));
         if (etc_write("etc/hosts", text) < 0)
                 return -1;
-        snprintf(text, sizeof(text), "%s\n", hostname(b));
+        snprintf(text, sizeof(text), "%s\n", spec_hostname(b));
         if (etc_write("etc/hostname", text) < 0)
                 return -1;
         (void)unlink("etc/resolv.conf"); /* in a rootfs it may be a link */
         if (b->sandbox->spec.network != SANDBOX_NET_HOST)
                 return etc_write("etc/resolv.conf", "# no network\n");
-        copy("/etc/resolv.conf", "etc/resolv.conf");
+        copy_file("/etc/resolv.conf", "etc/resolv.conf");
         return 0;
 }
 
@@ -106,7 +106,7 @@ static void write_machine_id(const struct box *b)
         (void)etc_write("etc/machine-id", text);
 }
 
-static int show(const char *name)
+static int show_entry(const char *name)
 {
         char from[64], to[64];
         struct stat st;
@@ -117,7 +117,7 @@ static int show(const char *name)
                 return 0;
         if (S_ISDIR(st.st_mode) ? mkdir(to, 0755) < 0 : etc_write(to, "") < 0)
                 return -1;
-        return mount_bind(from, AT_FDCWD, to, READ_ONLY);
+        return mount_bind(from, to, READ_ONLY);
 }
 
 static void copy_link(const char *name)
@@ -129,7 +129,7 @@ static void copy_link(const char *name)
         snprintf(to, sizeof(to), "etc/%s", name);
         n = readlink(from, target, sizeof(target) - 1);
         if (n <= 0) {
-                copy(from, to);
+                copy_file(from, to);
                 return;
         }
         target[n] = '\0';
@@ -148,12 +148,12 @@ int etc_build(const struct box *b, struct err *err)
                 return err_sys(err, ERR_PROVIDER, errno, "write /etc of the sandbox");
         write_machine_id(b);
         for (size_t i = 0; i < ARRAY_LEN(shown); i++)
-                if (show(shown[i]) < 0)
+                if (show_entry(shown[i]) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "show /etc/%s in the sandbox",
                                        shown[i]);
         for (size_t i = 0; i < ARRAY_LEN(copied); i++) {
                 snprintf(from, sizeof(from), "/etc/%s", copied[i]);
-                copy(from, from + 1);
+                copy_file(from, from + 1);
         }
         for (size_t i = 0; i < ARRAY_LEN(links); i++)
                 copy_link(links[i]);

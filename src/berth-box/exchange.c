@@ -18,7 +18,7 @@
 #define TRIES 5
 
 /* By way of a descriptor: the directory's path may be too long for a socket's address. */
-static int reach(const char *dir)
+static int reach_resident(const char *dir)
 {
         CLEAN(cleanup_fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         CLEAN(cleanup_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -67,39 +67,23 @@ static void start_resident(const char *dir)
 }
 
 /* Hand it over and collect the answer. */
-static int ask(int fd, const struct buf *call, struct buf *answer)
+static int ask_resident(int fd, const struct buf *call, struct buf *answer)
 {
-        if (fd_write_all(fd, call->data, call->len, NULL) < 0 || shutdown(fd, SHUT_WR) < 0)
+        if (fd_write_all(fd, call->data, call->len, NULL) < 0 || shutdown(fd, SHUT_WR) < 0 ||
+            fd_read_to_end(fd, answer) < 0)
                 return -1;
-        for (;;) {
-                char *at = buf_reserve(answer, 65536);
-                ssize_t n = at ? read(fd, at, 65536) : -1;
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n <= 0)
-                        return n < 0 || answer->len == 0 ? -1 : 0;
-                buf_grew(answer, (size_t)n);
-        }
+        return answer->len == 0 ? -1 : 0;
 }
 
 static int read_call(struct buf *call)
 {
         CLEAN(buf_wipe) struct buf text = { .max = 2 * EXCHANGE_MAX };
-        ssize_t n = 1;
 
-        while (n > 0) {
-                char *at = buf_reserve(&text, 65536);
-
-                n = at ? read(0, at, 65536) : -1;
-                if (n > 0)
-                        buf_grew(&text, (size_t)n);
-                else if (n < 0 && at && errno == EINTR)
-                        n = 1;
-        }
+        if (fd_read_to_end(0, &text) < 0)
+                return -1;
         while (text.len > 0 && strchr("\r\n", text.data[text.len - 1]))
                 text.len--;
-        return n < 0 ? -1 : exchange_from_text(buf_str(&text), text.len, call, NULL);
+        return exchange_from_text(buf_str(&text), text.len, call, NULL);
 }
 
 int exchange_main(const struct main_args *a)
@@ -113,11 +97,11 @@ int exchange_main(const struct main_args *a)
             exchange_call_read(buf_str(&call), call.len, &checked, NULL) < 0)
                 return 2;
         for (int i = 0; i < TRIES && answer.len == 0; i++) {
-                CLEAN(cleanup_fd) int fd = reach(a->dir);
+                CLEAN(cleanup_fd) int fd = reach_resident(a->dir);
 
                 if (fd < 0 && access(a->dir, W_OK) == 0)
                         start_resident(a->dir);
-                else if (fd < 0 || ask(fd, &call, &answer) == 0)
+                else if (fd < 0 || ask_resident(fd, &call, &answer) == 0)
                         break;
         }
         if (answer.len == 0)

@@ -125,7 +125,7 @@ void exec_fail(struct box *b, struct exec *e, uint16_t code, const char *what, i
                 exec_free(b, e);
 }
 
-static void started(struct box *b, struct exec *e)
+static void exec_started(struct box *b, struct exec *e)
 {
         e->state = EXEC_RUNNING;
         close(e->status_pipe);
@@ -154,7 +154,7 @@ void exec_status(struct box *b, struct exec *e)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n != (ssize_t)sizeof(word)) {
-                started(b, e);
+                exec_started(b, e);
                 return;
         }
         if (word[0] == BOX_ERR_CWD)
@@ -204,15 +204,6 @@ void exec_kill(struct box *b, struct exec *e, uint8_t why)
         e->give_up_at = b->now + BOX_GIVE_UP_MS;
 }
 
-static void main_ended(struct box *b, struct exec *e, int status)
-{
-        e->alive = false; /* from here on the pid is free for others */
-        e->status = status;
-        e->ended_itself = !e->ending;
-        exec_status(b, e); /* its word on exec may not have been read yet */
-        exec_kill(b, e, 0);
-}
-
 /* The orphans of all executions end up here too; only main processes are of interest. */
 void exec_reap(struct box *b)
 {
@@ -224,10 +215,15 @@ void exec_reap(struct box *b)
                 struct exec *e = exec_by_pid(b, pid);
 
                 any = true;
-                if (e)
-                        main_ended(b, e, status);
-                else
+                if (!e) {
                         service_reaped(b, pid);
+                        continue;
+                }
+                e->alive = false; /* from here on the pid is free for others */
+                e->status = status;
+                e->ended_itself = !e->ending;
+                exec_status(b, e); /* its word on exec may not have been read yet */
+                exec_kill(b, e, 0);
         }
         if (!any)
                 return;
@@ -236,32 +232,10 @@ void exec_reap(struct box *b)
                         b->execs[i].step_at = b->now;
 }
 
-static void fill_exit(struct exec *e)
-{
-        bool known = !e->alive;
-
-        e->exit = (struct box_exit){
-                .code = known && WIFEXITED(e->status) ? WEXITSTATUS(e->status) : -1,
-                .signal = (uint8_t)(known && WIFSIGNALED(e->status) ? WTERMSIG(e->status) : 0),
-                .flags = e->end_flags,
-                .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
-                .stdout_len = e->out[0].written,
-                .stderr_len = e->out[1].written,
-        };
-}
-
-/* The output of an execution that ended by itself waits for room on the disk, unless the place is
- * given up.
- */
-static bool waits_for_room(const struct box *b, const struct exec *e)
-{
-        return e->ended_itself && !b->stopping && b->now < e->room_until;
-}
-
 /* False when it has to wait. */
-static bool end(struct box *b, struct exec *e)
+static bool end_exec(struct box *b, struct exec *e)
 {
-        bool is_full = false;
+        bool is_full = false, known = !e->alive;
 
         e->room_at = 0;
         for (int i = 0; i < 2; i++) {
@@ -271,12 +245,21 @@ static bool end(struct box *b, struct exec *e)
                 if (r < 0)
                         e->end_flags |= BOX_EXIT_INCOMPLETE;
         }
-        if (is_full && waits_for_room(b, e))
+        /* The output of an execution that ended by itself waits for room on the disk, unless the
+         * place is given up. */
+        if (is_full && e->ended_itself && !b->stopping && b->now < e->room_until)
                 return false;
         if (is_full)
                 e->end_flags |= BOX_EXIT_DISK_FULL | BOX_EXIT_INCOMPLETE;
         close_process_side(b, e);
-        fill_exit(e);
+        e->exit = (struct box_exit){
+                .code = known && WIFEXITED(e->status) ? WEXITSTATUS(e->status) : -1,
+                .signal = (uint8_t)(known && WIFSIGNALED(e->status) ? WTERMSIG(e->status) : 0),
+                .flags = e->end_flags,
+                .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
+                .stdout_len = e->out[0].written,
+                .stderr_len = e->out[1].written,
+        };
         e->alive = false; /* if it still is, it is reaped like any orphan */
         e->ending = false;
         e->state = EXEC_ENDED;
@@ -288,26 +271,23 @@ static bool end(struct box *b, struct exec *e)
         return true;
 }
 
-/* A command that has printed exactly what it may, and no more, waits for nothing. */
-static void end_wait_for_room(struct box *b, struct exec *e)
-{
-        e->full_until = 0;
-        if (e->ending || spool_output_room(b, e) > 0)
-                return;
-        if (spool_is_pending(e))
-                exec_kill(b, e, BOX_EXIT_OUTPUT | BOX_EXIT_INCOMPLETE);
-        else
-                e->full_until = b->now + e->output.wait_ms;
-}
-
 void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         if (!exec_is_live(e))
                 return;
         if (e->limit_at && b->now >= e->limit_at)
                 exec_terminate(b, e, BOX_EXIT_TIMED_OUT, e->grace_ms);
-        if (e->full_until && b->now >= e->full_until)
-                end_wait_for_room(b, e);
+        if (e->full_until && b->now >= e->full_until) {
+                bool waits = !e->ending && spool_output_room(b, e) == 0;
+
+                /* A command that has printed exactly what it may, and no more, waits for nothing.
+                 */
+                e->full_until = 0;
+                if (waits && spool_is_pending(e))
+                        exec_kill(b, e, BOX_EXIT_OUTPUT | BOX_EXIT_INCOMPLETE);
+                else if (waits)
+                        e->full_until = b->now + e->output.wait_ms;
+        }
         if (e->kill_at && b->now >= e->kill_at)
                 exec_kill(b, e, 0);
         if (!e->ending && e->room_at && b->now >= e->room_at) {
@@ -323,7 +303,7 @@ void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
                 if (e->is_dead || b->now >= e->give_up_at) {
                         if (!e->is_dead)
                                 e->end_flags |= BOX_EXIT_INCOMPLETE;
-                        if (end(b, e))
+                        if (end_exec(b, e))
                                 return;
                         e->step_pause_ms = BOX_ROOM_MS;
                 }

@@ -50,48 +50,6 @@ static int on_hello(struct box *b, struct conn *c, struct frame_in *f, struct er
         return 0;
 }
 
-static int on_ping(struct conn *c, struct frame_in *f, struct err *err)
-{
-        uint64_t value = frame_get_u64(f);
-        struct frame_out o;
-
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        frame_begin(&o, &c->out, FRAME_PONG, 0);
-        frame_put_u64(&o, value);
-        frame_end(&o);
-        return 0;
-}
-
-static int on_list(struct conn *c, struct frame_in *f, struct err *err)
-{
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        c->list_at = 0;
-        c->list_count = 0;
-        return 0;
-}
-
-static int on_stop_by(struct box *b, struct frame_in *f, struct err *err)
-{
-        uint64_t ms = frame_get_u64(f);
-
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        b->stop_by = ms ? b->now + (int64_t)MIN(ms, FOREVER_MS) : 0;
-        return 0;
-}
-
-static int on_stop(struct box *b, struct frame_in *f, struct err *err)
-{
-        uint32_t grace = frame_get_u32(f);
-
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        box_stop(b, grace);
-        return 0;
-}
-
 static int on_error(struct frame_in *f, struct err *err)
 {
         (void)frame_get_u16(f);
@@ -102,23 +60,33 @@ static int on_error(struct frame_in *f, struct err *err)
 static int on_control(struct box *b, struct conn *c, uint8_t type, struct frame_in *f,
                       struct err *err)
 {
+        bool has_u64 = type == FRAME_PING || type == FRAME_PONG || type == FRAME_STOP_BY;
+        uint64_t value = has_u64 ? frame_get_u64(f) : type == FRAME_STOP ? frame_get_u32(f) : 0;
+
+        if (type == FRAME_ERROR)
+                return on_error(f, err);
+        if (!has_u64 && type != FRAME_STOP && type != FRAME_LIST)
+                return malformed(err, "this frame has no meaning on channel 0");
+        if (end_of(f, err))
+                return BOX_ERR_FRAME;
         switch (type) {
         case FRAME_PING:
-                return on_ping(c, f, err);
-        case FRAME_PONG:
-                (void)frame_get_u64(f);
-                return end_of(f, err);
+                FRAME_WRITE(&c->out, FRAME_PONG, 0, F_U64(value));
+                break;
         case FRAME_LIST:
-                return on_list(c, f, err);
+                c->list_at = 0;
+                c->list_count = 0;
+                break;
         case FRAME_STOP_BY:
-                return on_stop_by(b, f, err);
+                b->stop_by = value ? b->now + (int64_t)MIN(value, FOREVER_MS) : 0;
+                break;
         case FRAME_STOP:
-                return on_stop(b, f, err);
-        case FRAME_ERROR:
-                return on_error(f, err);
+                box_stop(b, (int64_t)value);
+                break;
         default:
-                return malformed(err, "this frame has no meaning on channel 0");
+                break;
         }
+        return 0;
 }
 
 /* Starting */
@@ -188,31 +156,13 @@ static int parse_start(struct frame_in *f, struct start *s, struct err *err)
         return 0;
 }
 
-/* The marker comes first, where it is found soonest; one that the host gave is dropped, so that
- * nothing else can be taken for it. */
-static void put_marker(struct start *s, char *marker)
-{
-        size_t to = 1;
-
-        s->envp[0] = marker;
-        for (size_t i = 1; s->envp[i]; i++)
-                if (!str_starts(s->envp[i], "BERTH_EXEC="))
-                        s->envp[to++] = s->envp[i];
-        s->envp[to] = NULL;
-}
-
 static void refuse_start(struct conn *c, uint32_t channel, uint16_t code, const char *text)
 {
-        struct frame_out f;
-
-        frame_begin(&f, &c->out, FRAME_FAILED, channel);
-        frame_put_u16(&f, code);
-        frame_put_str(&f, text, strlen(text));
-        frame_end(&f);
+        FRAME_WRITE(&c->out, FRAME_FAILED, channel, F_U16(code), F_TEXT(text, strlen(text)));
 }
 
 /* Tie the execution to a channel. STATE goes out before anything that happens from now on. */
-static void attach(struct exec *e, uint32_t channel)
+static void attach_exec(struct exec *e, uint32_t channel)
 {
         e->channel = channel;
         e->say = SAY_STATE;
@@ -224,22 +174,11 @@ static void attach(struct exec *e, uint32_t channel)
                 e->out[i].open = false;
 }
 
-/* The host sets the numbers of the place, because it knows what was forgotten and what was removed
- * since. Commands that wait for room may have it now. */
-static void set_output(struct box *b, struct exec *e, const struct box_output *output)
-{
-        e->output = *output;
-        b->output_limit = output->place_limit;
-        b->output_taken = output->place_taken;
-        for (int i = 0; i < b->n_execs; i++)
-                for (int k = 0; k < 2 && b->execs[i].state == EXEC_RUNNING; k++)
-                        spool_poll(b, &b->execs[i], k);
-}
-
 static void start_new(struct box *b, struct conn *c, uint32_t channel, struct start *s)
 {
         char marker[64];
         struct exec *e;
+        size_t to = 1;
 
         if (b->stopping) {
                 refuse_start(c, channel, BOX_ERR_REFUSED, "the box is stopping");
@@ -253,8 +192,16 @@ static void start_new(struct box *b, struct conn *c, uint32_t channel, struct st
         e->channel = channel;
         e->flags = s->flags;
         e->grace_ms = s->grace_ms;
-        if (s->flags & BOX_START_OUTPUT)
-                set_output(b, e, &s->output);
+        if (s->flags & BOX_START_OUTPUT) {
+                /* The host sets the numbers of the place, because it knows what was forgotten and
+                 * what was removed since. Commands that wait for room may have it now. */
+                e->output = s->output;
+                b->output_limit = s->output.place_limit;
+                b->output_taken = s->output.place_taken;
+                for (int i = 0; i < b->n_execs; i++)
+                        for (int k = 0; k < 2 && b->execs[i].state == EXEC_RUNNING; k++)
+                                spool_poll(b, &b->execs[i], k);
+        }
         if (s->redact && !spool_redact(e, s->redact)) {
                 refuse_start(c, channel, BOX_ERR_RESOURCES, "too many values to replace");
                 exec_free(b, e);
@@ -262,25 +209,14 @@ static void start_new(struct box *b, struct conn *c, uint32_t channel, struct st
         }
         snprintf(e->command, sizeof(e->command), "%s", s->command);
         snprintf(marker, sizeof(marker), "BERTH_EXEC=%s", e->name);
-        put_marker(s, marker);
+        /* The marker comes first, where it is found soonest; one that the host gave is dropped, so
+         * that nothing else can be taken for it. */
+        s->envp[0] = marker;
+        for (size_t i = 1; s->envp[i]; i++)
+                if (!str_starts(s->envp[i], "BERTH_EXEC="))
+                        s->envp[to++] = s->envp[i];
+        s->envp[to] = NULL;
         child_start(b, e, s);
-}
-
-static int start_or_attach(struct box *b, struct conn *c, uint32_t channel, struct start *s,
-                           struct err *err)
-{
-        struct exec *e = exec_find(b, s->id);
-
-        if (exec_by_channel(b, channel))
-                return malformed(err, "START on a channel that is in use");
-        if (!e) {
-                start_new(b, c, channel, s);
-                return 0;
-        }
-        if (e->channel)
-                return malformed(err, "the execution is attached to another channel");
-        attach(e, channel);
-        return 0;
 }
 
 static int on_start(struct box *b, struct conn *c, uint32_t channel, struct frame_in *f,
@@ -288,9 +224,16 @@ static int on_start(struct box *b, struct conn *c, uint32_t channel, struct fram
 {
         struct start s = { 0 };
         int code = parse_start(f, &s, err);
+        struct exec *e = code ? NULL : exec_find(b, s.id);
 
-        if (!code)
-                code = start_or_attach(b, c, channel, &s, err);
+        if (!code && exec_by_channel(b, channel))
+                code = malformed(err, "START on a channel that is in use");
+        else if (!code && e && e->channel)
+                code = malformed(err, "the execution is attached to another channel");
+        else if (!code && e)
+                attach_exec(e, channel);
+        else if (!code)
+                start_new(b, c, channel, &s);
         free(s.argv);
         free(s.envp);
         free(s.redact);
@@ -315,7 +258,7 @@ static int on_attach(struct box *b, struct conn *c, uint32_t channel, struct fra
         }
         if (e->channel)
                 return malformed(err, "the execution is attached to another channel");
-        attach(e, channel);
+        attach_exec(e, channel);
         return 0;
 }
 
@@ -364,28 +307,6 @@ static int on_stdin(struct box *b, struct exec *e, struct frame_in *f, struct er
         return 0;
 }
 
-static int on_signal(struct box *b, struct exec *e, struct frame_in *f, struct err *err)
-{
-        uint8_t number = frame_get_u8(f);
-
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        if (number < 1 || number > 64)
-                return malformed(err, "no such signal");
-        exec_signal(b, e, number);
-        return 0;
-}
-
-static int on_resize(struct exec *e, struct frame_in *f, struct err *err)
-{
-        uint16_t columns = frame_get_u16(f), rows = frame_get_u16(f);
-
-        if (end_of(f, err))
-                return BOX_ERR_FRAME;
-        child_resize(e, columns, rows);
-        return 0;
-}
-
 static int on_forget(struct box *b, struct exec *e, struct frame_in *f, struct err *err)
 {
         if (end_of(f, err))
@@ -402,6 +323,7 @@ static int on_channel(struct box *b, struct conn *c, const struct frame_header *
                       struct frame_in *f, struct err *err)
 {
         struct exec *e = exec_by_channel(b, h->channel);
+        uint16_t number, rows; /* a signal, or columns and rows */
 
         if (h->type < FRAME_ACK || h->type > FRAME_FORGET || h->type == FRAME_TAKEN ||
             h->type == FRAME_EXIT)
@@ -416,9 +338,20 @@ static int on_channel(struct box *b, struct conn *c, const struct frame_header *
         case FRAME_STDIN:
                 return on_stdin(b, e, f, err);
         case FRAME_SIGNAL:
-                return on_signal(b, e, f, err);
+                number = frame_get_u8(f);
+                if (end_of(f, err))
+                        return BOX_ERR_FRAME;
+                if (number < 1 || number > 64)
+                        return malformed(err, "no such signal");
+                exec_signal(b, e, number);
+                return 0;
         case FRAME_RESIZE:
-                return on_resize(e, f, err);
+                number = frame_get_u16(f);
+                rows = frame_get_u16(f);
+                if (end_of(f, err))
+                        return BOX_ERR_FRAME;
+                child_resize(e, number, rows);
+                return 0;
         default:
                 return on_forget(b, e, f, err);
         }

@@ -28,7 +28,7 @@ void trees_init(struct trees *t)
 }
 
 /* The id to give to chown(), wherever that is done. */
-static uid_t owner(const struct sandbox *s, uint32_t inner)
+static uid_t owner_id(const struct sandbox *s, uint32_t inner)
 {
         return s->rootless ? inner : sandbox_host_id(&s->spec, inner);
 }
@@ -37,7 +37,7 @@ static int prepare_one(const struct sandbox *s, int at, const char *name, mode_t
                        uint32_t inner, struct err *err)
 {
         struct stat st;
-        uid_t id = owner(s, inner);
+        uid_t id = owner_id(s, inner);
 
         if (mkdirat(at, name, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_PROVIDER, errno, "make '%s' in the storage", name);
@@ -56,7 +56,7 @@ static int prepare_storage(const struct sandbox *s, int at, struct err *err)
         int r = prepare_one(s, at, "upper", 0755, 0, err);
 
         /* Its own directories are found in it by name. */
-        if (!s->rootless && fchownat(at, "", owner(s, 0), owner(s, 0), AT_EMPTY_PATH) < 0)
+        if (!s->rootless && fchownat(at, "", owner_id(s, 0), owner_id(s, 0), AT_EMPTY_PATH) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "give the storage to the sandbox");
         if (r >= 0)
                 r = prepare_one(s, at, "work", 0755, 0, err);
@@ -103,8 +103,8 @@ static int mount_image(const char *path, struct err *err)
         return err_sys(err, ERR_PROVIDER, errno, "a loop device for the image %s", path);
 }
 
-static int grab(const struct sandbox *s, const char *what, const char *path, uint64_t attr,
-                int *ret, struct err *err)
+static int grab_tree(const struct sandbox *s, const char *what, const char *path, uint64_t attr,
+                     int *ret, struct err *err)
 {
         struct stat st;
 
@@ -123,7 +123,7 @@ static int grab_storage(struct sandbox *s, struct err *err)
         if (s->spec.storage == SANDBOX_STORE_TMPFS)
                 return 0;
         if (s->spec.storage == SANDBOX_STORE_DIR)
-                r = grab(s, "storage", s->spec.storage_path, 0, &s->trees.storage, err);
+                r = grab_tree(s, "storage", s->spec.storage_path, 0, &s->trees.storage, err);
         else
                 s->trees.storage = r = s->rootless
                                                ? err_set(err, ERR_PROVIDER,
@@ -139,13 +139,14 @@ int trees_grab(struct sandbox *s, struct err *err)
         int r = grab_storage(s, err);
 
         if (r >= 0 && s->spec.rootfs)
-                r = grab(s, "rootfs", s->spec.rootfs, MOUNT_ATTR_RDONLY, &s->trees.rootfs, err);
+                r = grab_tree(s, "rootfs", s->spec.rootfs, MOUNT_ATTR_RDONLY, &s->trees.rootfs,
+                              err);
         for (uint32_t i = 0; r >= 0 && i < s->spec.n_layers; i++)
-                r = grab(s, "layer", s->spec.layers[i].path, MOUNT_ATTR_RDONLY, &s->trees.layers[i],
-                         err);
+                r = grab_tree(s, "layer", s->spec.layers[i].path, MOUNT_ATTR_RDONLY,
+                              &s->trees.layers[i], err);
         if (r < 0 || s->spec.workspace == SANDBOX_WORK_PRIVATE)
                 return r;
-        r = grab(s, "workspace", s->spec.workspace_dir, 0, &s->trees.workspace, err);
+        r = grab_tree(s, "workspace", s->spec.workspace_dir, 0, &s->trees.workspace, err);
         if (r < 0)
                 return r;
         if (fstat(s->trees.workspace, &st) < 0)

@@ -28,7 +28,7 @@
 
 static const char *const controllers[V1_CONTROLLERS] = { [LIMIT_MEMORY] = "memory", "pids", "cpu" };
 
-static uint64_t wanted(const struct sandbox_limits *l, int controller)
+static uint64_t wanted_limit(const struct sandbox_limits *l, int controller)
 {
         return controller == LIMIT_MEMORY ? l->memory_bytes
                : controller == 1          ? l->processes
@@ -40,7 +40,7 @@ static enum sandbox_means *means_of(struct sandbox_report *r, int controller)
         return controller == LIMIT_MEMORY ? &r->memory : controller == 1 ? &r->processes : &r->cpu;
 }
 
-static int put(int dir_fd, const char *name, const char *fmt, unsigned long long value)
+static int put_limit(int dir_fd, const char *name, const char *fmt, unsigned long long value)
 {
         char text[64];
         CLEAN(cleanup_fd) int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
@@ -58,12 +58,12 @@ static int set_v2(int fd, int controller, uint64_t value)
 {
         switch (controller) {
         case LIMIT_MEMORY:
-                (void)put(fd, "memory.swap.max", "%llu", 0);
-                return put(fd, "memory.max", "%llu", value);
+                (void)put_limit(fd, "memory.swap.max", "%llu", 0);
+                return put_limit(fd, "memory.max", "%llu", value);
         case 1:
-                return put(fd, "pids.max", "%llu", value + 1);
+                return put_limit(fd, "pids.max", "%llu", value + 1);
         default:
-                return put(fd, "cpu.max", "%llu period", value * (CPU_PERIOD_US / 1000));
+                return put_limit(fd, "cpu.max", "%llu period", value * (CPU_PERIOD_US / 1000));
         }
 }
 
@@ -71,14 +71,14 @@ static int set_v1(int fd, int controller, uint64_t value)
 {
         switch (controller) {
         case LIMIT_MEMORY:
-                if (put(fd, "memory.limit_in_bytes", "%llu", value) < 0)
+                if (put_limit(fd, "memory.limit_in_bytes", "%llu", value) < 0)
                         return -1;
-                (void)put(fd, "memory.memsw.limit_in_bytes", "%llu", value);
+                (void)put_limit(fd, "memory.memsw.limit_in_bytes", "%llu", value);
                 return 0;
         case 1:
-                return put(fd, "pids.max", "%llu", value + 1);
+                return put_limit(fd, "pids.max", "%llu", value + 1);
         default:
-                return put(fd, "cpu.cfs_quota_us", "%llu", value * (CPU_PERIOD_US / 1000));
+                return put_limit(fd, "cpu.cfs_quota_us", "%llu", value * (CPU_PERIOD_US / 1000));
         }
 }
 
@@ -97,7 +97,7 @@ static bool has_word(int dir_fd, const char *file, const char *word)
 }
 
 /* Children of `parent` get the controller; on a cgroup with processes the kernel refuses that. */
-static bool enable(int parent, const char *controller)
+static bool enable_controller(int parent, const char *controller)
 {
         char text[32];
         int n = snprintf(text, sizeof(text), "+%s", controller);
@@ -117,7 +117,7 @@ static int count_enabled(int parent, const struct sandbox_limits *l)
         int n = 0;
 
         for (int i = 0; i < V1_CONTROLLERS; i++)
-                n += wanted(l, i) && enable(parent, controllers[i]);
+                n += wanted_limit(l, i) && enable_controller(parent, controllers[i]);
         return n;
 }
 
@@ -167,7 +167,7 @@ static void make_plan(const struct box *b, struct plan *p)
         if (b->force_subreaper || !find_v2_parent(l, p->v2) || !add_name(b, p->v2))
                 p->v2[0] = '\0';
         for (int i = 0; i < V1_CONTROLLERS && !b->force_subreaper; i++)
-                if (!wanted(l, i) || !cgroup_own_directory(controllers[i], p->v1[i]) ||
+                if (!wanted_limit(l, i) || !cgroup_own_directory(controllers[i], p->v1[i]) ||
                     !add_name(b, p->v1[i]))
                         p->v1[i][0] = '\0';
 }
@@ -249,10 +249,10 @@ static void make_v2(struct box *b, const struct plan *p)
         s->report.freeze = SANDBOX_BY_CGROUP2;
         s->report.exec_kill_method = BOX_KILL_CGROUP;
         for (int i = 0; i < V1_CONTROLLERS; i++)
-                if (i == LIMIT_MEMORY
-                            ? s->cgroup_split
-                            : wanted(&s->spec.limits, i) &&
-                                      set_v2(s->cgroup_fd, i, wanted(&s->spec.limits, i)) == 0)
+                if (i == LIMIT_MEMORY ? s->cgroup_split
+                                      : wanted_limit(&s->spec.limits, i) &&
+                                                set_v2(s->cgroup_fd, i,
+                                                       wanted_limit(&s->spec.limits, i)) == 0)
                         *means_of(&s->report, i) = SANDBOX_BY_CGROUP2;
 }
 
@@ -267,7 +267,7 @@ static void make_v1(struct box *b, const struct plan *p)
 
                 if (fd < 0)
                         continue;
-                if (set_v1(fd, i, wanted(&s->spec.limits, i)) < 0) {
+                if (set_v1(fd, i, wanted_limit(&s->spec.limits, i)) < 0) {
                         (void)rmdir(p->v1[i]);
                         continue;
                 }
@@ -339,10 +339,10 @@ int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err)
 
         if (s->cgroup_fd < 0 || (joined_v2 && !s->cgroup_split))
                 return 0;
-        if (put(s->cgroup_fd, leaf, "%llu", (unsigned long long)pid) < 0)
+        if (put_limit(s->cgroup_fd, leaf, "%llu", (unsigned long long)pid) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "put the sandbox into its cgroup");
         if (s->cgroup_split &&
-            (!enable(s->cgroup_fd, controllers[LIMIT_MEMORY]) ||
+            (!enable_controller(s->cgroup_fd, controllers[LIMIT_MEMORY]) ||
              set_v2(b->cgroup_fd, LIMIT_MEMORY, s->spec.limits.memory_bytes) < 0))
                 return err_sys(err, ERR_PROVIDER, errno, "limit the memory of the sandbox");
         return 0;

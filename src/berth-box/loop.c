@@ -39,16 +39,6 @@ void box_deadline(int64_t *nearest, int64_t candidate)
                 *nearest = candidate;
 }
 
-/* Inner root may signal PID 1, and may write any sender into what it queues (sigqueue); its code is
- * negative then. The kernel keeps SI_USER to itself and fills in the sender: process 0 is one from
- * outside. A signal that it had no room to queue comes as SI_USER of process 0 and user 0; no user
- * outside is root of the sandbox. */
-static bool is_from_host(const struct box *b, const struct signalfd_siginfo *info)
-{
-        return !b->sandbox ||
-               (info->ssi_code == SI_USER && info->ssi_pid == 0 && info->ssi_uid != 0);
-}
-
 static void read_signals(struct box *b)
 {
         struct signalfd_siginfo info[16];
@@ -58,7 +48,13 @@ static void read_signals(struct box *b)
                 for (size_t i = 0; i < (size_t)n / sizeof(info[0]); i++) {
                         if (info[i].ssi_signo == SIGCHLD)
                                 b->child_died = true;
-                        else if (is_from_host(b, &info[i]))
+                        /* Inner root may signal PID 1, and may write any sender into what it queues
+                         * (sigqueue); its code is negative then. The kernel keeps SI_USER to itself
+                         * and fills in the sender: process 0 is one from outside. A signal that it
+                         * had no room to queue comes as SI_USER of process 0 and user 0; no user
+                         * outside is root of the sandbox. */
+                        else if (!b->sandbox || (info[i].ssi_code == SI_USER &&
+                                                 info[i].ssi_pid == 0 && info[i].ssi_uid != 0))
                                 box_stop(b, 5000);
                 }
         }
@@ -66,7 +62,7 @@ static void read_signals(struct box *b)
 
 /* An event may concern a slot that an earlier event of the same batch has freed or filled anew:
  * descriptors are non-blocking and watched level-triggered, so a stale one finds nothing to do. */
-static void handle(struct box *b, const struct epoll_event *e)
+static void handle_event(struct box *b, const struct epoll_event *e)
 {
         enum box_event kind = (enum box_event)(e->data.u64 >> 32);
         uint32_t index = (uint32_t)e->data.u64;
@@ -116,14 +112,6 @@ void box_stop(struct box *b, int64_t grace_ms)
                         exec_terminate(b, &b->execs[i], BOX_EXIT_STOPPED, grace_ms);
 }
 
-static bool any_live(const struct box *b)
-{
-        for (int i = 0; i < b->n_execs; i++)
-                if (exec_is_live(&b->execs[i]))
-                        return true;
-        return false;
-}
-
 /* True when everything has ended and the host has what it wants of it, or has had its time. */
 static bool stop_turn(struct box *b, int64_t *nearest)
 {
@@ -134,7 +122,9 @@ static bool stop_turn(struct box *b, int64_t *nearest)
                                 exec_kill(b, &b->execs[i], BOX_EXIT_STOPPED);
                 box_deadline(nearest, b->now);
         }
-        if (any_live(b)) {
+        for (int i = 0; i < b->n_execs; i++) {
+                if (!exec_is_live(&b->execs[i]))
+                        continue;
                 if (!b->stop_killed)
                         box_deadline(nearest, b->stop_kill_at);
                 return false;
@@ -171,7 +161,7 @@ static bool idle_turn(struct box *b, int64_t *nearest)
 }
 
 /* Everything but the waiting; false when it is time to go. */
-static bool turn(struct box *b, int64_t *nearest)
+static bool box_turn(struct box *b, int64_t *nearest)
 {
         *nearest = 0;
         if (b->stop_by && b->now >= b->stop_by) {
@@ -198,22 +188,13 @@ static bool turn(struct box *b, int64_t *nearest)
         return !idle_turn(b, nearest);
 }
 
-static void clean_up(struct box *b)
-{
-        if (b->host)
-                host_detach_all(b);
-        cgroup_done(b);
-        spool_remove_all(b);
-        conn_finish(b);
-}
-
 int box_loop(struct box *b)
 {
         struct epoll_event events[64];
         int64_t nearest = 0;
 
         b->now = clock_mono_ms();
-        while (turn(b, &nearest)) {
+        while (box_turn(b, &nearest)) {
                 int64_t wait = nearest ? MAX(nearest - clock_mono_ms(), INT64_C(0)) : -1;
                 int n = epoll_wait(b->epoll_fd, events, ARRAY_LEN(events),
                                    (int)MIN(wait, INT64_C(3600000)));
@@ -222,12 +203,16 @@ int box_loop(struct box *b)
                 if (n < 0 && errno != EINTR)
                         return 1;
                 for (int i = 0; i < n; i++)
-                        handle(b, &events[i]);
+                        handle_event(b, &events[i]);
                 if (b->child_died) {
                         b->child_died = false;
                         exec_reap(b);
                 }
         }
-        clean_up(b);
+        if (b->host)
+                host_detach_all(b);
+        cgroup_done(b);
+        spool_remove_all(b);
+        conn_finish(b);
         return 0;
 }

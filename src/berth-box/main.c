@@ -11,7 +11,6 @@
 #include <getopt.h>
 #include <sodium.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -41,9 +40,7 @@ static void forget_environment(void)
 
 static void close_inherited(unsigned first)
 {
-        if (syscall(SYS_close_range, first, ~0U, 0U) < 0)
-                for (int fd = (int)first; fd < 65536; fd++)
-                        close(fd);
+        fd_close_from(first);
         for (int fd = 0; fd < 3; fd++)
                 if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
                         _exit(1);
@@ -261,7 +258,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
 
 /* -- The box ----------------------------------------------------------------------------------- */
 
-static int set_up(struct box *b, struct err *err)
+static int set_up_box(struct box *b, struct err *err)
 {
         int r;
 
@@ -286,7 +283,7 @@ static int set_up(struct box *b, struct err *err)
         return r < 0 ? r : setup_listen(b, err);
 }
 
-static void answer(int fd, const char *text)
+static void answer_and_close(int fd, const char *text)
 {
         (void)!write(fd, text, strlen(text));
         close(fd);
@@ -301,13 +298,13 @@ static int run_box(struct box *b, int done_pipe)
 
         if (out < 0 || setup_null_streams() < 0)
                 return 1;
-        if (set_up(b, &err) < 0) {
+        if (set_up_box(b, &err) < 0) {
                 snprintf(text, sizeof(text), "error %s%s\n", box_not_now(&err), err.msg);
-                answer(out, text);
+                answer_and_close(out, text);
                 return 1;
         }
         snprintf(text, sizeof(text), "ready %d %d\n", (int)b->pid, b->kill_method);
-        answer(out, text);
+        answer_and_close(out, text);
         (void)!write(done_pipe, "", 1);
         close(done_pipe);
         return box_loop(b);

@@ -54,7 +54,7 @@ static int set_caps(uint64_t caps)
 #define SAME_ID UINT32_MAX /* setresgid() leaves it as it is */
 
 /* By the system calls themselves: the library would look for threads. */
-static int become(uint32_t user, uint32_t group)
+static int become_user(uint32_t user, uint32_t group)
 {
         return syscall(SYS_setgroups, 0, NULL) < 0 ||
                                syscall(SYS_setresgid, group, group, group) < 0 ||
@@ -69,7 +69,7 @@ int privs_become_supervisor(const struct sandbox *s, struct err *err)
         uint32_t group = s->rootless ? SANDBOX_SUPERVISOR : SAME_ID;
 
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-            become(SANDBOX_SUPERVISOR, group) < 0)
+            become_user(SANDBOX_SUPERVISOR, group) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "become the sandbox's supervisor");
         return 0;
 }
@@ -98,7 +98,7 @@ int privs_for_command(const struct sandbox *s)
         uint32_t id = s->spec.root_inside ? 0 : SANDBOX_AGENT;
 
         /* Until exec this process has the supervisor's memory and descriptors. */
-        if (become(id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+        if (become_user(id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
             prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || set_caps(command_caps(&s->spec)) < 0)
                 return -1;
         return seccomp_install(s);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "berth-box/mains.h"
 #include "box/launch.h"
 
@@ -64,14 +65,6 @@ static void reset_stream(struct relay *r, uint32_t channel, uint8_t reason)
         tunnel_frame_write(&r->out, &(struct tunnel_frame){ .type = FRAME_RESET,
                                                             .channel = channel,
                                                             .reason = reason });
-}
-
-static struct relay_stream *find_stream(struct relay *r, uint32_t channel)
-{
-        for (size_t i = 0; i < RELAY_MAX_STREAMS; i++)
-                if (r->streams[i].used && r->streams[i].channel == channel)
-                        return &r->streams[i];
-        return NULL;
 }
 
 /* One that waits for nothing is not watched at all: its end would be told without end. */
@@ -129,20 +122,9 @@ static int open_stream(struct relay *r, const struct tunnel_frame *f, struct err
 /* To the box what came for it. */
 static void pass_on(struct relay *r, struct relay_stream *s)
 {
-        while (s->in.len > 0) {
-                ssize_t n = send(s->fd, s->in.data, s->in.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0 && errno == EAGAIN)
-                        break;
-                if (n < 0) {
-                        /* What the box said last still goes to the host: its reason. */
-                        buf_wipe(&s->in);
-                        break;
-                }
-                buf_consume(&s->in, (size_t)n);
-        }
+        /* What the box said last still goes to the host: its reason. */
+        if (!fd_send_some(s->fd, &s->in))
+                s->in.len = 0;
         if (s->in.len == 0) {
                 buf_wipe(&s->in); /* a START may have been in it */
                 if (s->credit.end_got)
@@ -169,16 +151,6 @@ static void take_from(struct relay *r, struct relay_stream *s)
         }
 }
 
-static void stream_event(struct relay *r, struct relay_stream *s, uint32_t events)
-{
-        if (!s->used)
-                return;
-        if (events & EPOLLOUT)
-                pass_on(r, s);
-        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-                take_from(r, s);
-}
-
 static int stream_frame(struct relay *r, const struct frame_header *h, struct frame_in *in,
                         struct err *err)
 {
@@ -192,8 +164,10 @@ static int stream_frame(struct relay *r, const struct frame_header *h, struct fr
                 return open_stream(r, &f, err);
         if (f.channel == 0 || f.channel > r->last_channel)
                 return err_set(err, ERR_INVALID, "a stream that was never opened");
-        s = find_stream(r, f.channel);
-        if (!s)
+        for (s = r->streams; s < r->streams + RELAY_MAX_STREAMS; s++)
+                if (s->used && s->channel == f.channel)
+                        break;
+        if (s == r->streams + RELAY_MAX_STREAMS)
                 return 0;
         if (f.type == FRAME_RESET) {
                 drop_stream(s);
@@ -209,26 +183,22 @@ static int stream_frame(struct relay *r, const struct frame_header *h, struct fr
 
 /* The carrier */
 
-static int ping_frame(struct relay *r, struct frame_in *in, struct err *err)
-{
-        uint64_t value = frame_get_u64(in);
-        struct frame_out f;
-
-        if (frame_in_end(in, err) < 0)
-                return ERR_INVALID;
-        frame_begin(&f, &r->out, FRAME_PONG, 0);
-        frame_put_u64(&f, value);
-        frame_end(&f);
-        return 0;
-}
-
-static int ask_frame(struct relay *r, const struct frame_header *h, struct frame_in *in,
-                     struct err *err)
+static int carrier_frame(struct relay *r, const struct frame_header *h, struct frame_in *in,
+                         struct err *err)
 {
         struct relay_frame f;
-        int code = relay_frame_read(h, in, &f, err);
+        uint64_t value;
 
-        if (code < 0 || f.type != FRAME_ASK)
+        if (h->type == FRAME_PING) {
+                value = frame_get_u64(in);
+                if (frame_in_end(in, err) < 0)
+                        return ERR_INVALID;
+                FRAME_WRITE(&r->out, FRAME_PONG, 0, F_U64(value));
+                return 0;
+        }
+        if (!frame_is_relay(h->type))
+                return stream_frame(r, h, in, err);
+        if (relay_frame_read(h, in, &f, err) < 0 || f.type != FRAME_ASK)
                 return err_set(err, ERR_INVALID, "no question");
         if (f.channel <= r->last_channel)
                 return err_set(err, ERR_INVALID, "a channel was used again");
@@ -250,12 +220,7 @@ static int take_frames(struct relay *r, struct err *err)
                 if (code <= 0 || r->in.len - at < FRAME_HEADER + h.len)
                         break;
                 frame_in_init(&in, r->in.data + at + FRAME_HEADER, h.len);
-                if (h.type == FRAME_PING)
-                        code = ping_frame(r, &in, err);
-                else if (frame_is_relay(h.type))
-                        code = ask_frame(r, &h, &in, err);
-                else
-                        code = stream_frame(r, &h, &in, err);
+                code = carrier_frame(r, &h, &in, err);
                 at += FRAME_HEADER + h.len;
         }
         if (at > 0) {
@@ -268,16 +233,13 @@ static int take_frames(struct relay *r, struct err *err)
 /* False when the host is gone. */
 static bool read_host(struct relay *r, uint32_t events)
 {
-        char *at = buf_reserve(&r->in, READ_SIZE);
-        ssize_t n;
+        ssize_t n = fd_read_some(0, &r->in, READ_SIZE);
 
-        if (!at) /* frames wait for room */
+        if (n < 0 && errno == ENOBUFS) /* frames wait for room */
                 return !(events & EPOLLHUP);
-        n = read(0, at, READ_SIZE);
         if (n < 0)
-                return errno == EAGAIN || errno == EINTR;
+                return errno == EAGAIN;
         r->heard_ms = clock_mono_ms();
-        buf_grew(&r->in, (size_t)n);
         return n > 0;
 }
 
@@ -317,7 +279,7 @@ static void watch_carrier(struct relay *r)
                         watch_stream(r, &r->streams[i]);
 }
 
-static bool handle(struct relay *r, const struct epoll_event *e)
+static bool handle_event(struct relay *r, const struct epoll_event *e)
 {
         uint32_t index = (uint32_t)e->data.u64;
 
@@ -325,7 +287,10 @@ static bool handle(struct relay *r, const struct epoll_event *e)
         case RELAY_EV_IN:
                 return read_host(r, e->events);
         case RELAY_EV_STREAM:
-                stream_event(r, &r->streams[index], e->events);
+                if (r->streams[index].used && e->events & EPOLLOUT)
+                        pass_on(r, &r->streams[index]);
+                if (r->streams[index].used && e->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+                        take_from(r, &r->streams[index]);
                 return true;
         case RELAY_EV_CHILD:
                 if (r->children[index].used)
@@ -336,7 +301,7 @@ static bool handle(struct relay *r, const struct epoll_event *e)
         }
 }
 
-static int loop(struct relay *r)
+static int relay_loop(struct relay *r)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct epoll_event events[64];
@@ -356,7 +321,7 @@ static int loop(struct relay *r)
                 if (n < 0 && errno != EINTR)
                         return 1;
                 for (int i = 0; i < n && lives; i++)
-                        lives = handle(r, &events[i]);
+                        lives = handle_event(r, &events[i]);
                 if (clock_mono_ms() - r->heard_ms > SILENCE_MS)
                         return 0;
         }
@@ -396,5 +361,5 @@ int relay_main(const struct main_args *a)
                 return 1;
         }
         relay_greet(&r.out);
-        return loop(&r);
+        return relay_loop(&r);
 }

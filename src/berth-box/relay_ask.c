@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -37,9 +36,7 @@ static void keep_only(int word_fd)
                         _exit(1);
         if (dup2(word_fd, WORD_FD) < 0)
                 _exit(1);
-        if (syscall(SYS_close_range, WORD_FD + 1U, ~0U, 0U) < 0)
-                for (int fd = WORD_FD + 1; fd < 65536; fd++)
-                        close(fd);
+        fd_close_from(WORD_FD + 1U);
         (void)fcntl(WORD_FD, F_SETFD, FD_CLOEXEC);
 }
 
@@ -48,7 +45,6 @@ static void spawn_box(const char *dir, const char *id, int lock, struct buf *wor
 {
         const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--locked", NULL };
         int fds[2], status;
-        ssize_t n = 1;
         pid_t pid;
 
         if (pipe2(fds, O_CLOEXEC) < 0)
@@ -61,15 +57,8 @@ static void spawn_box(const char *dir, const char *id, int lock, struct buf *wor
                 _exit(1);
         }
         close(fds[1]);
-        while (pid > 0 && n > 0) {
-                char *at = buf_reserve(word, 256);
-
-                n = at ? read(fds[0], at, 256) : 0;
-                if (n > 0)
-                        buf_grew(word, (size_t)n);
-                else if (n < 0 && errno == EINTR)
-                        n = 1;
-        }
+        if (pid > 0)
+                (void)fd_read_to_end(fds[0], word);
         close(fds[0]);
         while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
@@ -90,7 +79,7 @@ static int note_node(const char *dir, const char *node, struct err *err)
         return life == LIFE_YES ? 0 : file_write_at(AT_FDCWD, path, node, strlen(node), 0600, err);
 }
 
-static int ensure(const char *dir, const char *id, const char *node, struct err *err)
+static int ensure_box(const char *dir, const char *id, const char *node, struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
         CLEAN(cleanup_fd) int lock = -1;
@@ -124,7 +113,7 @@ static int ensure(const char *dir, const char *id, const char *node, struct err 
         return ERR_PROVIDER;
 }
 
-static int bury(const char *dir, const char *id, const char *const *execs, struct err *err)
+static int bury_box(const char *dir, const char *id, const char *const *execs, struct err *err)
 {
         struct op op = { .deadline_ms = clock_mono_ms() + WORK_MS };
 
@@ -142,10 +131,10 @@ static int bury_named(const char *dir, const char *id, const struct relay_frame 
                 frame_uuid_text(f->execs + (size_t)i * FRAME_UUID, text);
                 ids[i] = text;
         }
-        return bury(dir, id, ids, err);
+        return bury_box(dir, id, ids, err);
 }
 
-static void work(const struct relay *r, const struct relay_frame *f)
+static void answer_in_child(const struct relay *r, const struct relay_frame *f)
 {
         CLEAN(err_done) struct err err = { 0 };
         char dir[4200], id[UUID_LEN + 1], node[UUID_LEN + 1] = "";
@@ -157,7 +146,7 @@ static void work(const struct relay *r, const struct relay_frame *f)
         if (f->want == RELAY_ENSURE && f->n_execs > 0)
                 frame_uuid_text(f->execs, node);
         code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
-                                     : ensure(dir, id, *node ? node : NULL, &err);
+                                     : ensure_box(dir, id, *node ? node : NULL, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
         (void)!dprintf(WORD_FD, "%s%s", code < 0 ? box_not_now(&err) : "ok",
                        code < 0 ? err.msg : "");
@@ -165,20 +154,15 @@ static void work(const struct relay *r, const struct relay_frame *f)
 
 /* In the relay */
 
-static struct relay_child *free_child(struct relay *r)
+static void begin_child(struct relay *r, const struct relay_frame *f)
 {
-        for (size_t i = 0; i < RELAY_MAX_CHILDREN; i++)
-                if (!r->children[i].used)
-                        return &r->children[i];
-        return NULL;
-}
-
-static void begin(struct relay *r, const struct relay_frame *f)
-{
-        struct relay_child *k = free_child(r);
+        struct relay_child *k = r->children;
         int fds[2];
 
-        if (!k || pipe2(fds, O_CLOEXEC) < 0) {
+        while (k < r->children + RELAY_MAX_CHILDREN && k->used)
+                k++;
+
+        if (k == r->children + RELAY_MAX_CHILDREN || pipe2(fds, O_CLOEXEC) < 0) {
                 relay_answer(r, f->channel, RELAY_BUSY, 0, "too much at once");
                 return;
         }
@@ -187,7 +171,7 @@ static void begin(struct relay *r, const struct relay_frame *f)
         k->pid = fork();
         if (k->pid == 0) {
                 keep_only(fds[1]);
-                work(r, f);
+                answer_in_child(r, f);
                 _exit(0);
         }
         close(fds[1]);
@@ -201,16 +185,10 @@ static void begin(struct relay *r, const struct relay_frame *f)
 
 void relay_child_event(struct relay *r, struct relay_child *k)
 {
-        char *at = buf_reserve(&k->word, 256);
-        ssize_t n = at ? read(k->fd, at, 256) : 0;
         const char *text;
         bool is_ok, may_pass;
 
-        if (n > 0) {
-                buf_grew(&k->word, (size_t)n);
-                return;
-        }
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        if (fd_read_some(k->fd, &k->word, 256) > 0)
                 return;
         (void)waitpid(k->pid, NULL, 0);
         text = k->word.len ? buf_str(&k->word) : BOX_NOT_NOW "it was killed";
@@ -232,7 +210,7 @@ static int compare_ids(const void *a, const void *b)
 }
 
 /* The boxes of the host, by their ids and from one on, so that any number of them can be told. */
-static void list(struct relay *r, const struct relay_frame *f)
+static void list_boxes(struct relay *r, const struct relay_frame *f)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/boxes", r->base);
         CLEAN(cleanup_free) uint8_t(*ids)[FRAME_UUID] = NULL;
@@ -285,7 +263,7 @@ void relay_ask(struct relay *r, const struct relay_frame *f)
         int alive;
 
         if (f->want == RELAY_LIST) {
-                list(r, f);
+                list_boxes(r, f);
                 return;
         }
         relay_box_dir(r, f->box, dir, sizeof(dir));
@@ -297,7 +275,7 @@ void relay_ask(struct relay *r, const struct relay_frame *f)
         else if (alive)
                 relay_answer(r, f->channel, RELAY_OK, 0, "");
         else
-                begin(r, f);
+                begin_child(r, f);
 }
 
 /* From the command line */
@@ -311,9 +289,9 @@ int ask_main(const struct main_args *a)
         if (relay_make_dirs(a->dir) < 0)
                 code = err_sys(&err, ERR_PROVIDER, errno, "%s", a->dir);
         else if (streq(a->given, "ensure"))
-                code = ensure(dir, a->id, NULL, &err);
+                code = ensure_box(dir, a->id, NULL, &err);
         else if (streq(a->given, "bury"))
-                code = bury(dir, a->id, a->words, &err);
+                code = bury_box(dir, a->id, a->words, &err);
         else if (streq(a->given, "alive"))
                 code = box_check_alive(dir, &err);
         else

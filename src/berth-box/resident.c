@@ -47,7 +47,7 @@ struct resident {
         struct call calls[CALLS_MAX];
 };
 
-static void answer(struct resident *r, struct call *c, uint8_t status)
+static void answer_call(struct resident *r, struct call *c, uint8_t status)
 {
         CLEAN(buf_done) struct buf bytes = BUF_INIT;
         size_t n = status == EXCHANGE_STALE ? 0 : MIN(r->out.len, EXCHANGE_OUT_MAX);
@@ -87,32 +87,14 @@ static void begin_session(struct resident *r, uint64_t session)
         /* Calls of the session before can get no other answer. */
         for (int i = 0; i < CALLS_MAX; i++)
                 if (r->calls[i].waits)
-                        answer(r, &r->calls[i], EXCHANGE_STALE);
-}
-
-static void end_box(struct resident *r)
-{
-        close(r->box_fd);
-        r->box_fd = -1;
-        r->ended = true;
-        buf_wipe(&r->in);
+                        answer_call(r, &r->calls[i], EXCHANGE_STALE);
 }
 
 static void write_box(struct resident *r)
 {
-        while (r->box_fd >= 0 && r->in.len > 0) {
-                ssize_t n = send(r->box_fd, r->in.data, r->in.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0 && errno == EAGAIN)
-                        return;
-                if (n < 0) { /* its last bytes are still to be read */
-                        buf_wipe(&r->in);
-                        return;
-                }
-                buf_consume(&r->in, (size_t)n);
-        }
+        /* Of a box that takes nothing any more, the last bytes are still to be read. */
+        if (r->box_fd >= 0 && !fd_send_some(r->box_fd, &r->in))
+                r->in.len = 0;
         if (r->in.len == 0)
                 buf_wipe(&r->in);
 }
@@ -125,10 +107,14 @@ static void read_box(struct resident *r)
 
                 if (n > 0)
                         buf_grew(&r->out, (size_t)n);
-                else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-                        end_box(r);
-                else if (errno == EAGAIN)
+                else if (n < 0 && errno == EAGAIN)
                         return;
+                else if (n == 0 || errno != EINTR) {
+                        close(r->box_fd);
+                        r->box_fd = -1;
+                        r->ended = true;
+                        buf_wipe(&r->in);
+                }
         }
 }
 
@@ -153,7 +139,7 @@ static void handle_call(struct resident *r, struct call *c)
 
         if (exchange_call_read(buf_str(&c->in), c->in.len, &q, NULL) < 0 ||
             q.session < r->session) {
-                answer(r, c, EXCHANGE_STALE);
+                answer_call(r, c, EXCHANGE_STALE);
                 return;
         }
         r->last_call_ms = clock_mono_ms();
@@ -161,7 +147,7 @@ static void handle_call(struct resident *r, struct call *c)
                 begin_session(r, q.session);
         for (int i = 0; i < CALLS_MAX; i++) /* no call is held while the host has more to say */
                 if (r->calls[i].waits)
-                        answer(r, &r->calls[i], status_of(r));
+                        answer_call(r, &r->calls[i], status_of(r));
         take_bytes(r, &q);
         if (q.taken > r->out_offset) {
                 size_t n = (size_t)MIN(q.taken - r->out_offset, (uint64_t)r->out.len);
@@ -185,20 +171,17 @@ static void answer_waiting(struct resident *r)
                 struct call *c = &r->calls[i];
 
                 if (c->waits && (r->out.len > 0 || r->ended || r->no_box || now >= c->until_ms))
-                        answer(r, c, status_of(r));
+                        answer_call(r, c, status_of(r));
         }
 }
 
 static void read_call(struct resident *r, struct call *c)
 {
-        char *at = buf_reserve(&c->in, 65536);
-        ssize_t n = at ? read(c->fd, at, 65536) : -1;
+        ssize_t n = fd_read_some(c->fd, &c->in, 65536);
 
-        if (n > 0) {
-                buf_grew(&c->in, (size_t)n);
-        } else if (n == 0) {
+        if (n == 0) {
                 handle_call(r, c);
-        } else if (!at || (errno != EAGAIN && errno != EINTR)) {
+        } else if (n < 0 && errno != EAGAIN) {
                 close(c->fd);
                 c->fd = -1;
         }
@@ -238,7 +221,7 @@ static int next_wait(const struct resident *r)
         return (int)wait;
 }
 
-static void turn(struct resident *r)
+static void resident_turn(struct resident *r)
 {
         struct pollfd fds[CALLS_MAX + 2] = {
                 { .fd = r->listen_fd, .events = POLLIN },
@@ -306,6 +289,6 @@ int resident_main(const char *dir, int ready_fd)
         (void)!write(ready_fd, "", 1);
         close(ready_fd);
         while (is_wanted(&r))
-                turn(&r);
+                resident_turn(&r);
         return 0;
 }

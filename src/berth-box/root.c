@@ -162,8 +162,7 @@ static int show_programs(struct err *err)
                 }
                 if (errno == ENOENT)
                         continue;
-                if (mkdir(programs[i], 0755) < 0 ||
-                    mount_bind(from, AT_FDCWD, programs[i], READ_ONLY) < 0)
+                if (mkdir(programs[i], 0755) < 0 || mount_bind(from, programs[i], READ_ONLY) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "show %s in the sandbox", from);
         }
         return 0;
@@ -174,9 +173,9 @@ static int show_device(const char *name)
         char from[32];
 
         snprintf(from, sizeof(from), "/dev/%s", name);
-        return etc_write(from + 1, "") < 0 ? -1
-                                           : mount_bind(from, AT_FDCWD, from + 1,
-                                                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        return etc_write(from + 1, "") < 0
+                       ? -1
+                       : mount_bind(from, from + 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
 static int make_devices(const struct sandbox *s, struct err *err)
@@ -237,11 +236,10 @@ static int make_proc(struct sandbox *s, struct err *err)
                 snprintf(path, sizeof(path), "proc/%s", masked[i]);
                 /* Asked for first: a mount that is made and goes nowhere costs a grace period. */
                 if (access(path, F_OK) == 0 &&
-                    mount_bind("/dev/null", AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) <
-                            0)
+                    mount_bind("/dev/null", path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "mask /%s", path);
         }
-        if (mount_bind("proc/sys", AT_FDCWD, "proc/sys", READ_ONLY | MOUNT_ATTR_NOEXEC) < 0)
+        if (mount_bind("proc/sys", "proc/sys", READ_ONLY | MOUNT_ATTR_NOEXEC) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make /proc/sys read-only");
         return 0;
 }

@@ -61,38 +61,25 @@ static int bring_loopback_up(struct err *err)
         return 0;
 }
 
-static int set_hostname(const struct sandbox_spec *spec, struct err *err)
-{
-        const char *name = spec->hostname ? spec->hostname : "sandbox";
-
-        return sethostname(name, strlen(name)) < 0
-                       ? err_sys(err, ERR_PROVIDER, errno, "set the host name")
-                       : 0;
-}
-
-/* A launcher that died before this could be set has closed its end of the pipe. */
-static void die_with_launcher(int go)
-{
-        struct pollfd p = { .fd = go, .events = POLLIN };
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        if (poll(&p, 1, 0) != 0)
-                _exit(1);
-}
-
 /* Everything that needs rights, then without them. */
 static int become_pid_1(struct box *b, int go, struct err *err)
 {
         struct sandbox *s = b->sandbox;
+        const char *name = s->spec.hostname ? s->spec.hostname : "sandbox";
+        struct pollfd p = { .fd = go, .events = POLLIN };
         int r = privs_become_supervisor(s, err);
 
         if (r < 0)
                 return r;
-        die_with_launcher(go); /* a change of user had forgotten that */
+        /* Again, because a change of user forgets it. A launcher that died before has closed its
+         * end of the pipe. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (poll(&p, 1, 0) != 0)
+                _exit(1);
         setup_process(b);
         r = root_build(b, err);
-        if (r >= 0)
-                r = set_hostname(&s->spec, err);
+        if (r >= 0 && sethostname(name, strlen(name)) < 0)
+                r = err_sys(err, ERR_PROVIDER, errno, "set the host name");
         if (r >= 0 && s->spec.network != SANDBOX_NET_HOST)
                 r = bring_loopback_up(err);
         if (r >= 0)
@@ -129,7 +116,7 @@ static void close_building_material(struct box *b)
         b->dir_fd = -1;
 }
 
-static void say(int fd, const char *text)
+static void say_text(int fd, const char *text)
 {
         (void)!write(fd, text, strlen(text));
 }
@@ -150,7 +137,7 @@ static int inner_main(struct box *b, int go, int word)
         s->report.idmapped = w.idmapped;
         if (become_pid_1(b, go, &err) < 0) {
                 buf_appendf(&text, "error %s%s\n", box_not_now(&err), err.msg);
-                say(word, buf_str(&text));
+                say_text(word, buf_str(&text));
                 return 1;
         }
         close_building_material(b);
@@ -171,16 +158,8 @@ static int inner_main(struct box *b, int go, int word)
 static int read_spec(struct sandbox *s, struct err *err)
 {
         CLEAN(buf_done) struct buf text = { .max = SANDBOX_MAX_SPEC + 1 };
-        ssize_t n;
 
-        do {
-                char *at = buf_reserve(&text, 4096);
-
-                n = at ? read(0, at, 4096) : -1;
-                if (n > 0)
-                        buf_grew(&text, (size_t)n);
-        } while (n > 0 || (n < 0 && errno == EINTR && !buf_failed(&text)));
-        if (n < 0)
+        if (fd_read_to_end(0, &text) < 0)
                 return err_set(err, ERR_INVALID, "cannot read the description of the sandbox");
         return sandbox_spec_decode(buf_str(&text), text.len, &s->spec, &s->store, err);
 }
@@ -201,30 +180,11 @@ static int open_output(struct sandbox *s, struct err *err)
         return 0;
 }
 
-static int give_spool(const struct box *b, struct err *err)
-{
-        uid_t id = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
-
-        if (!b->sandbox->rootless && fchown(b->spool_fd, id, id) < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "give the spool to the sandbox");
-        return 0;
-}
-
-static void fill_report(struct sandbox *s)
-{
-        s->report.rootless = s->rootless;
-        s->report.root_id = sandbox_host_id(&s->spec, 0);
-        s->report.agent_id = sandbox_host_id(&s->spec, SANDBOX_AGENT);
-        s->report.supervisor_id = sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR);
-        snprintf(s->report.namespaces, sizeof(s->report.namespaces),
-                 "user mnt pid%s ipc uts cgroup",
-                 s->spec.network == SANDBOX_NET_HOST ? "" : " net");
-}
-
-static int prepare(struct box *b, struct err *err)
+static int prepare_sandbox(struct box *b, struct err *err)
 {
         struct sandbox *s = b->sandbox;
         int r = read_spec(s, err);
+        uid_t id;
 
         if (r < 0)
                 return r;
@@ -235,14 +195,21 @@ static int prepare(struct box *b, struct err *err)
                         "root inside with nested sandboxes needs a daemon that runs as root: "
                         "here it could become user %u, who runs the daemon",
                         geteuid());
-        fill_report(s);
+        id = sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR);
+        s->report.rootless = s->rootless;
+        s->report.root_id = sandbox_host_id(&s->spec, 0);
+        s->report.agent_id = sandbox_host_id(&s->spec, SANDBOX_AGENT);
+        s->report.supervisor_id = id;
+        snprintf(s->report.namespaces, sizeof(s->report.namespaces),
+                 "user mnt pid%s ipc uts cgroup",
+                 s->spec.network == SANDBOX_NET_HOST ? "" : " net");
         r = setup_directory(b, err);
         if (r >= 0)
                 r = setup_lock(b, err);
         if (r >= 0)
                 r = setup_spool(b, err);
-        if (r >= 0)
-                r = give_spool(b, err);
+        if (r >= 0 && !s->rootless && fchown(b->spool_fd, id, id) < 0)
+                r = err_sys(err, ERR_PROVIDER, errno, "give the spool to the sandbox");
         if (r >= 0)
                 r = open_output(s, err);
         if (r >= 0)
@@ -311,34 +278,8 @@ static pid_t clone_as_supervisor(const struct box *b, bool *ret_joined)
         return pid;
 }
 
-static int clone_failed(struct err *err)
-{
-        const char *fix = errno == EPERM || errno == EACCES
-                                  ? " (user namespaces are not allowed here: see `berth doctor`)"
-                          : errno == ENOSPC || errno == EUSERS
-                                  ? " (the limit in /proc/sys/user is reached)"
-                                  : "";
-
-        return err_set(err, ERR_PROVIDER, "make the namespaces: %s%s", strerror(errno), fix);
-}
-
-/* Does what only a process outside can do for PID 1, between clone and "go". */
-static int equip(struct box *b, pid_t pid, bool joined, struct err *err)
-{
-        struct sandbox *s = b->sandbox;
-        int r = setup_pid_file(b, pid, err);
-
-        if (r >= 0)
-                r = limits_join(b, pid, joined, err);
-        if (r >= 0)
-                r = userns_map(s, pid, err);
-        if (r >= 0 && !s->rootless)
-                r = trees_show_owners(s, err);
-        return r;
-}
-
 /* Pass its word on; true when it is the good one, and PID 1 on its own. */
-static bool relay(int word, int go)
+static bool pass_word_on(int word, int go)
 {
         char text[4096];
         size_t len = 0;
@@ -353,7 +294,7 @@ static bool relay(int word, int go)
         if (len == 0)
                 snprintf(text, sizeof(text),
                          "error " BOX_NOT_NOW "the sandbox ended while it was made\n");
-        say(1, text);
+        say_text(1, text);
         if (!str_starts(text, "ready "))
                 return false;
         (void)!write(go, "", 1);
@@ -361,8 +302,9 @@ static bool relay(int word, int go)
         return true;
 }
 
-static int start(struct box *b, struct err *err)
+static int start_pid_1(struct box *b, struct err *err)
 {
+        struct sandbox *s = b->sandbox;
         int go[2], word[2], r;
         bool joined;
         pid_t pid;
@@ -374,7 +316,13 @@ static int start(struct box *b, struct err *err)
                 return r;
         pid = clone_as_supervisor(b, &joined);
         if (pid < 0)
-                return clone_failed(err);
+                return err_set(err, ERR_PROVIDER, "make the namespaces: %s%s", strerror(errno),
+                               errno == EPERM || errno == EACCES
+                                       ? " (user namespaces are not allowed here: see `berth "
+                                         "doctor`)"
+                               : errno == ENOSPC || errno == EUSERS
+                                       ? " (the limit in /proc/sys/user is reached)"
+                                       : "");
         if (pid == 0) {
                 close(go[1]);
                 close(word[0]);
@@ -382,11 +330,18 @@ static int start(struct box *b, struct err *err)
         }
         close(go[0]);
         close(word[1]);
-        r = equip(b, pid, joined, err);
+        r = setup_pid_file(b, pid, err);
+        if (r >= 0)
+                r = limits_join(b, pid, joined, err);
+        if (r >= 0)
+                r = userns_map(s, pid, err);
+        if (r >= 0 && !s->rootless)
+                r = trees_show_owners(s, err);
         if (r >= 0) {
-                struct go_word w = { .pid = pid, .idmapped = b->sandbox->report.idmapped };
+                struct go_word w = { .pid = pid, .idmapped = s->report.idmapped };
 
-                if (write(go[1], &w, sizeof(w)) == (ssize_t)sizeof(w) && relay(word[0], go[1]))
+                if (write(go[1], &w, sizeof(w)) == (ssize_t)sizeof(w) &&
+                    pass_word_on(word[0], go[1]))
                         return 0;
                 r = ERR_PROVIDER;
         }
@@ -407,14 +362,14 @@ int sandbox_main(struct box *b)
         for (int i = 0; i < V1_CONTROLLERS; i++)
                 s->v1_fds[i] = -1;
         umask(077);
-        r = prepare(b, &err);
+        r = prepare_sandbox(b, &err);
         if (r >= 0)
-                r = start(b, &err);
+                r = start_pid_1(b, &err);
         if (r < 0 && err.msg[0]) {
-                say(1, "error ");
-                say(1, box_not_now(&err));
-                say(1, err.msg);
-                say(1, "\n");
+                say_text(1, "error ");
+                say_text(1, box_not_now(&err));
+                say_text(1, err.msg);
+                say_text(1, "\n");
         }
         return r < 0 ? 1 : 0;
 }
@@ -448,6 +403,6 @@ void sandbox_seal_program(char **argv)
         fd = sealed_copy();
         if (fd >= 0)
                 (void)syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
-        say(1, "error cannot run from memory\n");
+        say_text(1, "error cannot run from memory\n");
         _exit(1);
 }

@@ -14,31 +14,21 @@
 
 void say_error(struct conn *c, uint32_t channel, uint16_t code, const char *text)
 {
-        struct frame_out f;
-
-        if (conn_room(c) < BOX_OUT_RESERVE / 2)
-                return; /* a host that does not read is not told why it is closed */
-        frame_begin(&f, &c->out, FRAME_ERROR, channel);
-        frame_put_u16(&f, code);
-        frame_put_str(&f, text, strnlen(text, 1024));
-        frame_end(&f);
+        /* A host that does not read is not told why it is closed. */
+        if (conn_room(c) >= BOX_OUT_RESERVE / 2)
+                FRAME_WRITE(&c->out, FRAME_ERROR, channel, F_U16(code),
+                            F_TEXT(text, strnlen(text, 1024)));
 }
 
 void say_welcome(struct box *b, struct conn *c)
 {
-        struct frame_out f;
+        uint32_t features = BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
+                            BOX_FEATURE_REDACT | BOX_FEATURE_OUTPUT |
+                            (b->program_fd >= 0 ? BOX_FEATURE_FILES : 0);
 
-        frame_begin(&f, &c->out, FRAME_WELCOME, 0);
-        frame_put_u16(&f, FRAME_VERSION);
-        frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
-                                  BOX_FEATURE_REDACT | BOX_FEATURE_OUTPUT |
-                                  (b->program_fd >= 0 ? BOX_FEATURE_FILES : 0));
-        frame_put_uuid(&f, b->id);
-        frame_put_u32(&f, (uint32_t)(b->sandbox ? b->sandbox->pid : b->pid));
-        frame_put_u8(&f, b->kill_method);
-        frame_put_u64(&f, b->spool_limit);
-        frame_put_u32(&f, b->in_use);
-        frame_end(&f);
+        FRAME_WRITE(&c->out, FRAME_WELCOME, 0, F_U16(FRAME_VERSION), F_U32(features),
+                    F_BYTES(b->id, FRAME_UUID), F_U32(b->sandbox ? b->sandbox->pid : b->pid),
+                    F_U8(b->kill_method), F_U64(b->spool_limit), F_U32(b->in_use));
 }
 
 static void put_state_frame(struct conn *c, const struct exec *e, uint32_t channel)
@@ -62,8 +52,6 @@ static void put_state_frame(struct conn *c, const struct exec *e, uint32_t chann
 
 static bool say_list(struct box *b, struct conn *c)
 {
-        struct frame_out f;
-
         for (; c->list_at < b->n_execs; c->list_at++) {
                 const struct exec *e = &b->execs[c->list_at];
 
@@ -74,78 +62,19 @@ static bool say_list(struct box *b, struct conn *c)
                 put_state_frame(c, e, 0);
                 c->list_count++;
         }
-        frame_begin(&f, &c->out, FRAME_LISTED, 0);
-        frame_put_u32(&f, c->list_count);
-        frame_end(&f);
+        FRAME_WRITE(&c->out, FRAME_LISTED, 0, F_U32(c->list_count));
         c->list_at = -1;
         return true;
-}
-
-static void say_started(struct conn *c, const struct exec *e)
-{
-        struct frame_out f;
-
-        frame_begin(&f, &c->out, FRAME_STARTED, e->channel);
-        frame_put_u32(&f, (uint32_t)e->pid);
-        frame_put_u64(&f, e->started_ms);
-        frame_put_u8(&f, e->kill_method);
-        frame_end(&f);
-}
-
-static void say_failed(struct box *b, struct conn *c, struct exec *e)
-{
-        struct frame_out f;
-
-        frame_begin(&f, &c->out, FRAME_FAILED, e->channel);
-        frame_put_u16(&f, e->fail_code);
-        frame_put_str(&f, e->fail_text, strlen(e->fail_text));
-        frame_end(&f);
-        exec_free(b, e);
-}
-
-static void say_taken(struct conn *c, struct exec *e)
-{
-        struct frame_out f;
-
-        e->taken_told = stdin_limit(e);
-        frame_begin(&f, &c->out, FRAME_TAKEN, e->channel);
-        frame_put_u64(&f, e->taken);
-        frame_put_u64(&f, e->taken_told);
-        frame_end(&f);
-}
-
-static void say_exit(struct conn *c, const struct exec *e)
-{
-        struct frame_out f;
-
-        frame_begin(&f, &c->out, FRAME_EXIT, e->channel);
-        frame_put_exit(&f, &e->exit);
-        frame_end(&f);
 }
 
 static void say_grew(struct conn *c, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        struct frame_out f;
 
         if (s->told == s->written)
                 return;
         s->told = s->written;
-        frame_begin(&f, &c->out, FRAME_GREW, e->channel);
-        frame_put_u8(&f, (uint8_t)(stream + 1));
-        frame_put_u64(&f, s->told);
-        frame_end(&f);
-}
-
-/* The file no longer has what it had. Say so and go on to the end: a host must not wait for ever.
- */
-static void lost_output(struct exec *e, struct stream *s)
-{
-        s->sent = s->written;
-        e->end_flags |= BOX_EXIT_INCOMPLETE;
-        e->exit.flags |= BOX_EXIT_INCOMPLETE;
-        snprintf(e->fail_text, sizeof(e->fail_text), "the spool cannot be read");
-        e->say |= SAY_ERROR;
+        FRAME_WRITE(&c->out, FRAME_GREW, e->channel, F_U8(stream + 1), F_U64(s->told));
 }
 
 /* One frame of output, read from the spool straight into the buffer. Returns false when there is
@@ -169,7 +98,13 @@ static bool say_data(struct box *b, struct conn *c, struct exec *e, int stream)
         n = at && spool_reopen(b, e) ? pread(s->file, at, want, (off_t)s->sent) : -1;
         if (n <= 0) {
                 c->out.len = f.start;
-                lost_output(e, s);
+                /* The file no longer has what it had. Say so and go on to the end: a host must not
+                 * wait for ever. */
+                s->sent = s->written;
+                e->end_flags |= BOX_EXIT_INCOMPLETE;
+                e->exit.flags |= BOX_EXIT_INCOMPLETE;
+                snprintf(e->fail_text, sizeof(e->fail_text), "the spool cannot be read");
+                e->say |= SAY_ERROR;
                 return false;
         }
         buf_grew(&c->out, (size_t)n);
@@ -178,34 +113,28 @@ static bool say_data(struct box *b, struct conn *c, struct exec *e, int stream)
         return true;
 }
 
-static bool output_told(const struct exec *e)
-{
-        for (int i = 0; i < 2; i++) {
-                const struct stream *s = &e->out[i];
-                uint64_t from = s->open ? s->sent : s->stored;
-
-                if (!(e->flags & BOX_START_SHARED) && from < s->written)
-                        return false;
-        }
-        return true;
-}
-
 /* The short frames; false when the execution is gone afterwards. */
 static bool say_short(struct box *b, struct conn *c, struct exec *e)
 {
         if (e->state == EXEC_FAILED) {
-                say_failed(b, c, e);
+                FRAME_WRITE(&c->out, FRAME_FAILED, e->channel, F_U16(e->fail_code),
+                            F_TEXT(e->fail_text, strlen(e->fail_text)));
+                exec_free(b, e);
                 return false;
         }
         if (e->say & SAY_STARTED)
-                say_started(c, e);
+                FRAME_WRITE(&c->out, FRAME_STARTED, e->channel, F_U32(e->pid), F_U64(e->started_ms),
+                            F_U8(e->kill_method));
         if (e->say & SAY_STATE) {
                 put_state_frame(c, e, e->channel);
                 e->out[0].told = e->out[0].written;
                 e->out[1].told = e->out[1].written;
         }
-        if (e->say & SAY_TAKEN)
-                say_taken(c, e);
+        if (e->say & SAY_TAKEN) {
+                e->taken_told = stdin_limit(e);
+                FRAME_WRITE(&c->out, FRAME_TAKEN, e->channel, F_U64(e->taken),
+                            F_U64(e->taken_told));
+        }
         if (e->say & SAY_ERROR)
                 say_error(c, e->channel, BOX_ERR_SPOOL, e->fail_text);
         e->say &= SAY_EXIT;
@@ -219,6 +148,9 @@ static bool say_short(struct box *b, struct conn *c, struct exec *e)
 /* Everything about one execution; false when it stopped for want of room. */
 static bool say_exec(struct box *b, struct conn *c, struct exec *e)
 {
+        struct frame_out f;
+        bool told = true;
+
         if (conn_room(c) < BOX_OUT_RESERVE)
                 return false;
         if (e->state == EXEC_STARTING)
@@ -237,8 +169,14 @@ static bool say_exec(struct box *b, struct conn *c, struct exec *e)
                         }
                 }
         }
-        if (e->say == SAY_EXIT && output_told(e)) {
-                say_exit(c, e);
+        for (int i = 0; i < 2; i++)
+                told = told &&
+                       (e->flags & BOX_START_SHARED ||
+                        (e->out[i].open ? e->out[i].sent : e->out[i].stored) >= e->out[i].written);
+        if (e->say == SAY_EXIT && told) {
+                frame_begin(&f, &c->out, FRAME_EXIT, e->channel);
+                frame_put_exit(&f, &e->exit);
+                frame_end(&f);
                 e->say &= ~(unsigned)SAY_EXIT;
         }
         return true;

@@ -63,7 +63,7 @@ static void put_users(struct seccomp *p)
         put_not_supervisor(p, SYS_setresgid, 3);
 }
 
-static void build(struct seccomp *p, const struct sandbox *s)
+static void build_filter(struct seccomp *p, const struct sandbox *s)
 {
         const struct sandbox_spec *spec = &s->spec;
 
@@ -93,6 +93,6 @@ int seccomp_install(const struct sandbox *s)
         static struct seccomp filter;
 
         if (filter.len == 0)
-                build(&filter, s);
+                build_filter(&filter, s);
         return seccomp_load(&filter);
 }

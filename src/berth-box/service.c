@@ -29,7 +29,7 @@ static struct tunnel_conn *free_conn(struct box_tunnel *t)
         return workers < TUNNEL_MAX_WORKERS ? found : NULL;
 }
 
-static void refuse(struct conn *c, const struct tunnel_frame *f, uint8_t reason)
+static void refuse_connect(struct conn *c, const struct tunnel_frame *f, uint8_t reason)
 {
         struct tunnel_frame no = { .type = FRAME_RESET, .channel = f->channel, .reason = reason };
 
@@ -62,12 +62,12 @@ void service_connect(struct box *b, struct conn *c, const struct tunnel_frame *f
         int fd;
 
         if (f->kind != TUNNEL_FILES || b->stopping) {
-                refuse(c, f, TUNNEL_RESET_REFUSED);
+                refuse_connect(c, f, TUNNEL_RESET_REFUSED);
                 return;
         }
         fd = k ? start_worker(b, &worker) : -1;
         if (fd < 0) {
-                refuse(c, f, TUNNEL_RESET_LIMIT);
+                refuse_connect(c, f, TUNNEL_RESET_LIMIT);
                 return;
         }
         *k = (struct tunnel_conn){ .state = TUNNEL_OPEN,
@@ -81,7 +81,7 @@ void service_connect(struct box *b, struct conn *c, const struct tunnel_frame *f
         if (box_watch(b, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, EV_TUNNEL,
                       (int)(k - b->tunnel->conns)) < 0) {
                 tunnel_release(b, k);
-                refuse(c, f, TUNNEL_RESET_LIMIT);
+                refuse_connect(c, f, TUNNEL_RESET_LIMIT);
                 return;
         }
         tunnel_frame_write(&c->out, &yes);

@@ -32,7 +32,7 @@ int setup_directory(struct box *b, struct err *err)
         if (b->dir_fd < 0 || fstat(b->dir_fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", b->dir);
         if (st.st_uid != geteuid())
-                return err_set(err, ERR_FORBIDDEN, "%s belongs to somebody else", b->dir);
+                return err_set(err, ERR_FORBIDDEN, "%s belongs to another user", b->dir);
         if ((st.st_mode & 0777) != 0700 && fchmod(b->dir_fd, 0700) < 0)
                 return err_sys(err, ERR_IO, errno, "make %s private", b->dir);
         if (!realpath(b->dir, path))

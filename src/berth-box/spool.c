@@ -82,24 +82,20 @@ static int create_files(struct box *b, struct exec *e)
         return 0;
 }
 
-/* <output directory>/<execution id>, which the host has made for us. */
-static int create_in_sandbox(struct box *b, struct exec *e, const char *shared_dir)
-{
-        const char *dir = b->sandbox->spec.output_dir;
-        size_t n = dir ? strlen(dir) : 0;
-
-        if (n == 0 || strncmp(shared_dir, dir, n) != 0 || shared_dir[n] != '/' ||
-            !streq(shared_dir + n + 1, e->name)) {
-                errno = EACCES;
-                return -1;
-        }
-        return create_files(b, e);
-}
-
 int spool_create(struct box *b, struct exec *e, const char *shared_dir)
 {
-        if (shared_dir && b->sandbox)
-                return create_in_sandbox(b, e, shared_dir);
+        if (shared_dir && b->sandbox) {
+                /* <output directory>/<execution id>, which the host has made for us. */
+                const char *dir = b->sandbox->spec.output_dir;
+                size_t n = dir ? strlen(dir) : 0;
+
+                if (n == 0 || strncmp(shared_dir, dir, n) != 0 || shared_dir[n] != '/' ||
+                    !streq(shared_dir + n + 1, e->name)) {
+                        errno = EACCES;
+                        return -1;
+                }
+                return create_files(b, e);
+        }
         if (!shared_dir) {
                 if (mkdirat(b->spool_fd, e->name, 0700) < 0)
                         return -1;
@@ -259,7 +255,7 @@ static int write_held(struct stream *s)
 }
 
 /* Like splice(), for what it does not take. The buffer is static: there is one loop. */
-static ssize_t copy(struct stream *s, size_t max)
+static ssize_t copy_some(struct stream *s, size_t max)
 {
         static char buffer[65536];
         ssize_t n = read(s->pipe, buffer, MIN(max, sizeof(buffer)));
@@ -291,14 +287,7 @@ static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
                         return n;
                 e->no_splice = true;
         }
-        return copy(s, max);
-}
-
-static void close_pipe(struct stream *s)
-{
-        close(s->pipe);
-        s->pipe = -1;
-        s->polled = false;
+        return copy_some(s, max);
 }
 
 /* The disk takes nothing: nothing is moved until it is tried again. */
@@ -325,7 +314,9 @@ static ssize_t move_up_to(const struct box *b, struct exec *e, struct stream *s,
                 return n;
         }
         if (n == 0) {
-                close_pipe(s);
+                close(s->pipe);
+                s->pipe = -1;
+                s->polled = false;
                 return 0;
         }
         if (errno == EAGAIN || errno == EINTR)
@@ -395,7 +386,7 @@ static void make_room(const struct box *b, struct exec *e)
 /* A value that is not to be seen may be shorter than what stands for it. */
 #define REDACTED_GROWS 4
 
-static uint64_t room(const struct box *b, const struct exec *e, const struct stream *s)
+static uint64_t stream_room(const struct box *b, const struct exec *e, const struct stream *s)
 {
         uint64_t kept = s->written - s->stored, output = spool_output_room(b, e);
 
@@ -404,20 +395,11 @@ static uint64_t room(const struct box *b, const struct exec *e, const struct str
         return MIN(kept < b->spool_limit ? b->spool_limit - kept : 0, output);
 }
 
-/* Begin to wait for room, or stop it. */
-static void note_room(const struct box *b, struct exec *e)
-{
-        if (spool_output_room(b, e) > 0)
-                e->full_until = 0;
-        else if (!e->full_until && !e->ending)
-                e->full_until = b->now + e->output.wait_ms;
-}
-
 /* A larger pipe means fewer turns of the loop. Only for streams that need it: a user has 64 MiB of
  * pipe memory, and past it every new pipe, also the command's own, gets the smallest size. */
 static void enlarge_busy(const struct box *b, const struct exec *e, struct stream *s, ssize_t moved)
 {
-        if (s->enlarged || s->pipe < 0 || (moved < BUSY && room(b, e, s) > 0))
+        if (s->enlarged || s->pipe < 0 || (moved < BUSY && stream_room(b, e, s) > 0))
                 return;
         s->enlarged = true;
         for (int size = BOX_PIPE_SIZE; size > 65536; size /= 2)
@@ -432,8 +414,8 @@ int spool_move(struct box *b, struct exec *e, int stream)
 
         if (s->pipe < 0 || s->file < 0 || s->broken)
                 return 0;
-        if (room(b, e, s) > 0 && !e->room_at)
-                n = move_up_to(b, e, s, (size_t)MIN(room(b, e, s), (uint64_t)BOX_PIPE_SIZE));
+        if (stream_room(b, e, s) > 0 && !e->room_at)
+                n = move_up_to(b, e, s, (size_t)MIN(stream_room(b, e, s), (uint64_t)BOX_PIPE_SIZE));
         enlarge_busy(b, e, s, n);
         spool_poll(b, e, stream);
         return n < 0 ? -1 : 0;
@@ -492,8 +474,12 @@ void spool_poll(struct box *b, struct exec *e, int stream)
         bool want;
 
         make_room(b, e);
-        note_room(b, e);
-        want = s->pipe >= 0 && !s->broken && !e->room_at && room(b, e, s) > 0 &&
+        /* Begin to wait for room, or stop it. */
+        if (spool_output_room(b, e) > 0)
+                e->full_until = 0;
+        else if (!e->full_until && !e->ending)
+                e->full_until = b->now + e->output.wait_ms;
+        want = s->pipe >= 0 && !s->broken && !e->room_at && stream_room(b, e, s) > 0 &&
                e->state == EXEC_RUNNING;
         if (want == s->polled)
                 return;
@@ -543,18 +529,6 @@ void spool_write_exit(struct box *b, struct exec *e)
         e->sync_at = b->now + BOX_SYNC_MS;
 }
 
-/* Its own name, and that of its directory; the link of a shared spool leads to the host's. */
-static void sync_names(struct box *b, const struct exec *e)
-{
-        char path[64];
-
-        (void)file_sync(base_fd(b, e), e->name, NULL);
-        file_path(path, e, "..");
-        (void)file_sync(base_fd(b, e), path, NULL);
-        if (!(b->sandbox && is_shared(e)))
-                (void)fsync(b->spool_fd);
-}
-
 /* A host that listens makes the output safe, writes the end down itself and says so (FORGET) sooner
  * than a disk could. With one that is slow the record has to be safe here, without one the output
  * too. */
@@ -583,6 +557,13 @@ void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
         }
         file_path(path, e, "exit");
         (void)file_sync(base_fd(b, e), path, NULL);
-        if (!b->host)
-                sync_names(b, e);
+        if (b->host)
+                return;
+        /* Its own name, and that of its directory; the link of a shared spool leads to the host's.
+         */
+        (void)file_sync(base_fd(b, e), e->name, NULL);
+        file_path(path, e, "..");
+        (void)file_sync(base_fd(b, e), path, NULL);
+        if (!(b->sandbox && is_shared(e)))
+                (void)fsync(b->spool_fd);
 }

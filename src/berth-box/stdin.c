@@ -23,7 +23,7 @@ uint64_t stdin_limit(const struct exec *e)
         return e->taken + (BOX_STDIN_SIZE - e->ring_len);
 }
 
-static void put(struct box *b, struct exec *e, const char *data, size_t len)
+static void put_in_ring(struct box *b, struct exec *e, const char *data, size_t len)
 {
         char *ring = ring_of(b, e);
         size_t tail = (e->ring_head + e->ring_len) % BOX_STDIN_SIZE;
@@ -53,7 +53,7 @@ int stdin_take(struct box *b, struct exec *e, uint64_t offset, bool eof, const c
         e->stdin_eof |= eof;
         if (e->stdin_fd < 0)
                 return 0;
-        put(b, e, data, len);
+        put_in_ring(b, e, data, len);
         stdin_write(b, e);
         return 0;
 }

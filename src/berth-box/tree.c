@@ -298,7 +298,7 @@ static void signal_proc(struct box *b, const struct proc *p, int signal)
 }
 
 /* How many there are; one more when not all could be looked at, for that is not the end. */
-static size_t pass(struct box *b, const struct target *t, int signal)
+static size_t tree_pass(struct box *b, const struct target *t, int signal)
 {
         bool complete = read_all(b);
         size_t mine = assign_owners(b, t);
@@ -312,11 +312,11 @@ static size_t pass(struct box *b, const struct target *t, int signal)
 /* Stop until nothing new appears, then kill; how many there were. */
 static size_t stop_and_kill(struct box *b, const struct target *t)
 {
-        size_t seen = 0, mine = pass(b, t, SIGSTOP);
+        size_t seen = 0, mine = tree_pass(b, t, SIGSTOP);
 
         for (int i = 0; i < STOP_ROUNDS && mine > seen; i++) {
                 seen = mine;
-                mine = pass(b, t, SIGSTOP);
+                mine = tree_pass(b, t, SIGSTOP);
         }
         for (size_t i = 0; i < b->n_procs; i++)
                 if (b->procs[i].owner == MINE)
@@ -437,7 +437,7 @@ void tree_signal(struct box *b, struct exec *e, int signal)
         if (e->kill_method == BOX_KILL_CGROUP)
                 cgroup_signal(b, e, signal);
         else
-                (void)pass(b, &t, signal);
+                (void)tree_pass(b, &t, signal);
 }
 
 void tree_kill_adopted(struct box *b)

@@ -24,7 +24,7 @@
 
 #define BACKLOG 1024
 
-static void *map(size_t size)
+static void *map_memory(size_t size)
 {
         void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -39,10 +39,10 @@ static bool tunnel_make_tables(struct box *b)
 
         if (t)
                 return true;
-        t = map(sizeof(*t));
+        t = map_memory(sizeof(*t));
         if (!t)
                 return false;
-        t->rings = map(TUNNEL_MAX_CONNS * TUNNEL_RING);
+        t->rings = map_memory(TUNNEL_MAX_CONNS * TUNNEL_RING);
         if (!t->rings) {
                 (void)munmap(t, sizeof(*t));
                 return false;
@@ -103,20 +103,9 @@ void tunnel_close_if_over(struct box *b, struct tunnel_conn *k)
         tunnel_release(b, k);
 }
 
-static struct tunnel_conn *find_conn(struct box_tunnel *t, uint32_t channel)
-{
-        for (int i = 0; t->n_conns > 0 && i < TUNNEL_MAX_CONNS; i++) {
-                struct tunnel_conn *k = &t->conns[i];
-
-                if (k->state != TUNNEL_FREE && k->channel == channel)
-                        return k;
-        }
-        return NULL;
-}
-
 /* From the host to the socket */
 
-static ssize_t push(struct box *b, struct tunnel_conn *k, const char *p, size_t len)
+static ssize_t push_bytes(struct box *b, struct tunnel_conn *k, const char *p, size_t len)
 {
         ssize_t n;
 
@@ -142,7 +131,7 @@ static void write_ring(struct box *b, struct tunnel_conn *k)
 
         while (k->state == TUNNEL_OPEN && k->ring_len > 0) {
                 size_t run = MIN(k->ring_len, TUNNEL_RING - k->ring_head);
-                ssize_t n = push(b, k, ring + k->ring_head, run);
+                ssize_t n = push_bytes(b, k, ring + k->ring_head, run);
 
                 if (n <= 0)
                         return;
@@ -160,17 +149,6 @@ static void write_ring(struct box *b, struct tunnel_conn *k)
         }
 }
 
-static void keep(struct box *b, struct tunnel_conn *k, const char *p, size_t len)
-{
-        char *ring = tunnel_ring(b->tunnel, k);
-        size_t at = (k->ring_head + k->ring_len) % TUNNEL_RING;
-        size_t run = MIN(len, TUNNEL_RING - at);
-
-        memcpy(ring + at, p, run);
-        memcpy(ring, p + run, len - run);
-        k->ring_len += len;
-}
-
 static int take_bytes(struct box *b, struct tunnel_conn *k, const struct tunnel_frame *f,
                       struct err *err)
 {
@@ -183,30 +161,18 @@ static int take_bytes(struct box *b, struct tunnel_conn *k, const struct tunnel_
         k->got += f->data.len;
         tunnel_touch(b, k);
         if (k->ring_len == 0)
-                n = push(b, k, f->data.p, f->data.len);
-        if (n >= 0 && (size_t)n < f->data.len)
-                keep(b, k, f->data.p + n, f->data.len - (size_t)n);
-        return 0;
-}
+                n = push_bytes(b, k, f->data.p, f->data.len);
+        if (n >= 0 && (size_t)n < f->data.len) {
+                const char *p = f->data.p + n;
+                size_t len = f->data.len - (size_t)n;
+                size_t at = (k->ring_head + k->ring_len) % TUNNEL_RING;
+                size_t run = MIN(len, TUNNEL_RING - at);
+                char *ring = tunnel_ring(b->tunnel, k);
 
-static int take_end(struct box *b, struct tunnel_conn *k, const struct tunnel_frame *f,
-                    struct err *err)
-{
-        if (k->state != TUNNEL_OPEN || k->end_got || f->offset != k->got)
-                return err_set(err, BOX_ERR_FRAME, "END twice, or not where the bytes end");
-        k->end_got = true;
-        write_ring(b, k);
-        return 0;
-}
-
-static int take_accept(struct box *b, struct tunnel_conn *k, const struct tunnel_frame *f,
-                       struct err *err)
-{
-        if (k->state != TUNNEL_OFFERED)
-                return err_set(err, BOX_ERR_FRAME, "ACCEPT for a connection that is open");
-        k->state = TUNNEL_OPEN;
-        k->send_limit = f->limit;
-        tunnel_touch(b, k);
+                memcpy(ring + at, p, run);
+                memcpy(ring, p + run, len - run);
+                k->ring_len += len;
+        }
         return 0;
 }
 
@@ -215,7 +181,12 @@ static int conn_frame(struct box *b, struct tunnel_conn *k, const struct tunnel_
 {
         switch (f->type) {
         case FRAME_ACCEPT:
-                return take_accept(b, k, f, err);
+                if (k->state != TUNNEL_OFFERED)
+                        return err_set(err, BOX_ERR_FRAME, "ACCEPT for a connection that is open");
+                k->state = TUNNEL_OPEN;
+                k->send_limit = f->limit;
+                tunnel_touch(b, k);
+                return 0;
         case FRAME_BYTES:
                 return take_bytes(b, k, f, err);
         case FRAME_WINDOW:
@@ -224,7 +195,11 @@ static int conn_frame(struct box *b, struct tunnel_conn *k, const struct tunnel_
                 k->send_limit = f->limit;
                 return 0;
         case FRAME_END:
-                return take_end(b, k, f, err);
+                if (k->state != TUNNEL_OPEN || k->end_got || f->offset != k->got)
+                        return err_set(err, BOX_ERR_FRAME, "END twice, or not where the bytes end");
+                k->end_got = true;
+                write_ring(b, k);
+                return 0;
         case FRAME_RESET:
                 tunnel_release(b, k);
                 return 0;
@@ -239,14 +214,6 @@ static struct tunnel_listener *find_listener(struct box_tunnel *t, const uint8_t
 {
         for (int i = 0; i < TUNNEL_MAX_LISTENERS; i++)
                 if (t->listeners[i].used && memcmp(t->listeners[i].id, id, FRAME_UUID) == 0)
-                        return &t->listeners[i];
-        return NULL;
-}
-
-static struct tunnel_listener *free_listener(struct box_tunnel *t)
-{
-        for (int i = 0; i < TUNNEL_MAX_LISTENERS; i++)
-                if (!t->listeners[i].used)
                         return &t->listeners[i];
         return NULL;
 }
@@ -286,10 +253,14 @@ static void say_listening(struct conn *c, const uint8_t id[FRAME_UUID], uint16_t
 
 static void listen_anew(struct box *b, struct conn *c, const struct tunnel_frame *f)
 {
-        struct tunnel_listener *l = tunnel_make_tables(b) ? free_listener(b->tunnel) : NULL;
+        struct tunnel_listener *l = NULL;
         uint16_t port = f->port;
         int fd;
 
+        if (tunnel_make_tables(b))
+                for (int i = TUNNEL_MAX_LISTENERS; i-- > 0;)
+                        if (!b->tunnel->listeners[i].used)
+                                l = &b->tunnel->listeners[i];
         if (!l) {
                 say_listening(c, f->id, 0, BOX_ERR_FULL, "too many listeners");
                 return;
@@ -379,8 +350,12 @@ int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, st
                 return err_set(err, BOX_ERR_FRAME,
                                "a frame for a connection that was never offered");
         /* Frames that the host sent before it heard of a connection's end mean nothing any more. */
-        k = find_conn(b->tunnel, f.channel);
-        return k && k->state != TUNNEL_GONE ? conn_frame(b, k, &f, err) : 0;
+        for (int i = 0; b->tunnel->n_conns > 0 && i < TUNNEL_MAX_CONNS; i++) {
+                k = &b->tunnel->conns[i];
+                if (k->state != TUNNEL_FREE && k->channel == f.channel)
+                        return k->state == TUNNEL_GONE ? 0 : conn_frame(b, k, &f, err);
+        }
+        return 0;
 }
 
 /* Events and deadlines */

@@ -11,7 +11,7 @@
 
 enum said { SAID_ALL, SAID_SOME, SAID_NO_ROOM };
 
-static void say(struct conn *c, const struct tunnel_conn *k, struct tunnel_frame f)
+static void say_frame(struct conn *c, const struct tunnel_conn *k, struct tunnel_frame f)
 {
         f.channel = k->channel;
         tunnel_frame_write(&c->out, &f);
@@ -25,12 +25,12 @@ static void say_window(struct conn *c, struct tunnel_conn *k)
         if (k->end_got || limit - k->told_limit < TUNNEL_RING / 2)
                 return;
         k->told_limit = limit;
-        say(c, k, (struct tunnel_frame){ .type = FRAME_WINDOW, .limit = limit });
+        say_frame(c, k, (struct tunnel_frame){ .type = FRAME_WINDOW, .limit = limit });
 }
 
 static void say_end(struct box *b, struct conn *c, struct tunnel_conn *k)
 {
-        say(c, k, (struct tunnel_frame){ .type = FRAME_END, .offset = k->sent });
+        say_frame(c, k, (struct tunnel_frame){ .type = FRAME_END, .offset = k->sent });
         k->end_sent = true;
         tunnel_close_if_over(b, k);
 }
@@ -84,7 +84,7 @@ static enum said say_conn(struct box *b, struct conn *c, struct tunnel_conn *k)
                 said = say_bytes(b, c, k);
         }
         if (k->state == TUNNEL_GONE) {
-                say(c, k, (struct tunnel_frame){ .type = FRAME_RESET, .reason = k->reason });
+                say_frame(c, k, (struct tunnel_frame){ .type = FRAME_RESET, .reason = k->reason });
                 tunnel_release(b, k);
         }
         return said;
@@ -108,8 +108,8 @@ static struct tunnel_conn *free_slot(struct box_tunnel *t, const struct tunnel_l
         return l->kind == TUNNEL_PROXY && of_proxy >= TUNNEL_PROXY_CONNS ? NULL : found;
 }
 
-static void offer(struct box *b, struct conn *c, struct tunnel_listener *l, struct tunnel_conn *k,
-                  int fd)
+static void offer_conn(struct box *b, struct conn *c, struct tunnel_listener *l,
+                       struct tunnel_conn *k, int fd)
 {
         struct box_tunnel *t = b->tunnel;
         struct tunnel_frame f = { .type = FRAME_OPEN, .limit = TUNNEL_RING };
@@ -129,7 +129,7 @@ static void offer(struct box *b, struct conn *c, struct tunnel_listener *l, stru
                                    .told_limit = TUNNEL_RING };
         t->n_conns++;
         memcpy(f.id, l->id, FRAME_UUID);
-        say(c, k, f);
+        say_frame(c, k, f);
 }
 
 /* False when a connection that could be let in may still wait. */
@@ -146,7 +146,7 @@ static bool accept_from(struct box *b, struct conn *c, struct tunnel_listener *l
                 /* cppcheck-suppress nullPointer */
                 fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd >= 0) {
-                        offer(b, c, l, k, fd);
+                        offer_conn(b, c, l, k, fd);
                 } else if (errno == EAGAIN) {
                         l->ready = false;
                         return true;

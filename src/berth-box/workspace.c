@@ -154,7 +154,7 @@ static bool is_ours(int proc_fd, uint64_t id)
 }
 
 /* Take away what earlier calls have shown: it lies uppermost. */
-static int hide(const struct showing *w, struct err *err)
+static int hide_workspace(const struct showing *w, struct err *err)
 {
         for (int tries = 0; tries < 16; tries++) {
                 CLEAN(cleanup_fd) int at = open_target(w->args->given);
@@ -171,7 +171,7 @@ static int hide(const struct showing *w, struct err *err)
         return err_set(err, ERR_PROVIDER, "hide %s: there is no end of it", w->args->given);
 }
 
-static int show(const struct showing *w, struct err *err)
+static int show_workspace(const struct showing *w, struct err *err)
 {
         CLEAN(cleanup_fd) int at = open_target(w->args->given);
 
@@ -182,7 +182,7 @@ static int show(const struct showing *w, struct err *err)
         return 0;
 }
 
-static int work(struct showing *w, struct err *err)
+static int do_workspace(struct showing *w, struct err *err)
 {
         bool shows = w->args->lower;
         int r = find_sandbox(w, err);
@@ -196,8 +196,8 @@ static int work(struct showing *w, struct err *err)
         if (r >= 0 && setns(w->mount_ns, CLONE_NEWNS) < 0)
                 r = err_sys(err, ERR_PROVIDER, errno, "enter the sandbox");
         if (r >= 0)
-                r = hide(w, err);
-        return r < 0 || !shows ? r : show(w, err);
+                r = hide_workspace(w, err);
+        return r < 0 || !shows ? r : show_workspace(w, err);
 }
 
 int workspace_main(const struct main_args *a)
@@ -207,7 +207,7 @@ int workspace_main(const struct main_args *a)
         int r;
 
         w.proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        r = work(&w, &err);
+        r = do_workspace(&w, &err);
         if (r < 0)
                 printf("error %s%s\n", box_not_now(&err), err.msg);
         else

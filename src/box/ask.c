@@ -29,7 +29,7 @@ struct asking {
         struct err *err;
 };
 
-static void finish(struct asking *a, int code)
+static void finish_asking(struct asking *a, int code)
 {
         a->code = code;
         a->over = true;
@@ -80,7 +80,7 @@ static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *te
 {
         struct asking *a = ctx;
 
-        finish(a, err_set(a->err, ERR_PROVIDER, "the command did not start: %s", text));
+        finish_asking(a, err_set(a->err, ERR_PROVIDER, "the command did not start: %s", text));
 }
 
 static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *e)
@@ -89,7 +89,7 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *e)
 
         *a->exit = *e;
         box_link_forget(a->link, CHANNEL);
-        finish(a, 0);
+        finish_asking(a, 0);
 }
 
 static void on_closed(void *ctx, const char *why, bool is_breach)
@@ -98,7 +98,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
 
         a->link = NULL;
         if (!a->over)
-                finish(a, err_set(a->err, ERR_UNREACHABLE, "the box went away: %s", why));
+                finish_asking(a, err_set(a->err, ERR_UNREACHABLE, "the box went away: %s", why));
 }
 
 static const struct box_link_events events = {
@@ -110,7 +110,7 @@ static const struct box_link_events events = {
         .on_closed = on_closed,
 };
 
-static void look(uv_timer_t *timer)
+static void look_at_answer(uv_timer_t *timer)
 {
         struct asking *a = timer->data;
         int r = op_check(a->op, a->err);
@@ -118,7 +118,7 @@ static void look(uv_timer_t *timer)
         if (r >= 0 && clock_mono_ms() > a->until_ms)
                 r = err_set(a->err, ERR_UNREACHABLE, "the box does not answer");
         if (r < 0)
-                finish(a, r);
+                finish_asking(a, r);
 }
 
 static void close_handles(struct asking *a)
@@ -145,7 +145,7 @@ int box_ask(struct op *op, const char *dir, const struct box_question *question,
         a.until_ms = clock_mono_ms() + question->timeout_ms + LATE_MS;
         uv_timer_init(&a.loop, &a.timer);
         a.timer.data = &a;
-        uv_timer_start(&a.timer, look, LOOK_MS, LOOK_MS);
+        uv_timer_start(&a.timer, look_at_answer, LOOK_MS, LOOK_MS);
         r = box_link_open(&a.loop, fd, node, 1, &events, &a, &a.link, err);
         if (r >= 0) {
                 (void)uv_run(&a.loop, UV_RUN_DEFAULT);

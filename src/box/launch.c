@@ -20,20 +20,18 @@
 static int read_word(struct op *op, int fd, struct buf *line, struct err *err)
 {
         for (;;) {
-                char *at = buf_reserve(line, 256);
                 ssize_t n;
                 int r = op_wait_fd(op, fd, POLLIN, LAUNCH_TIMEOUT_MS, err);
 
                 if (r < 0)
                         return r;
-                if (r == 0 || !at)
+                if (r == 0)
                         return err_set(err, ERR_TIMEOUT, "the box did not get ready in time");
-                n = read(fd, at, 256);
-                if (n < 0 && errno != EINTR)
+                n = fd_read_some(fd, line, 256);
+                if (n < 0)
                         return err_sys(err, ERR_IO, errno, "read from the box");
-                if (n <= 0)
+                if (n == 0)
                         return 0;
-                buf_grew(line, (size_t)n);
         }
 }
 

@@ -48,7 +48,7 @@ struct box_link {
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
-static void freed(uv_handle_t *handle)
+static void link_freed(uv_handle_t *handle)
 {
         struct box_link *l = container_of((uv_poll_t *)handle, struct box_link, poll);
 
@@ -65,7 +65,7 @@ void box_link_close(struct box_link *l)
                 return;
         l->closed = true;
         uv_poll_stop(&l->poll);
-        uv_close((uv_handle_t *)&l->poll, freed);
+        uv_close((uv_handle_t *)&l->poll, link_freed);
 }
 
 static void give_up(struct box_link *l, const char *why, bool is_breach)
@@ -81,20 +81,12 @@ void box_link_cut(struct box_link *l, const char *why)
         give_up(l, why, false);
 }
 
-static void watch(struct box_link *l)
-{
-        int wanted = UV_READABLE | (l->out.len > l->out_sent ? UV_WRITABLE : 0);
-
-        if (!l->closed && wanted != l->watching) {
-                l->watching = wanted;
-                uv_poll_start(&l->poll, wanted, on_ready);
-        }
-}
-
 /* Send what is queued; the rest goes when the stream takes it. Never calls back: a broken stream is
  * noticed by the next read. */
-static void flush(struct box_link *l)
+static void flush_link(struct box_link *l)
 {
+        int wanted;
+
         while (!l->closed && l->out.len > l->out_sent) {
                 ssize_t n = send(l->fd, l->out.data + l->out_sent, l->out.len - l->out_sent,
                                  MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -116,7 +108,11 @@ static void flush(struct box_link *l)
                 buf_consume(&l->out, l->out_sent);
                 l->out_sent = 0;
         }
-        watch(l);
+        wanted = UV_READABLE | (l->out.len > l->out_sent ? UV_WRITABLE : 0);
+        if (!l->closed && wanted != l->watching) {
+                l->watching = wanted;
+                uv_poll_start(&l->poll, wanted, on_ready);
+        }
 }
 
 size_t box_link_pending(const struct box_link *l)
@@ -131,8 +127,7 @@ uint64_t box_link_heard(const struct box_link *l)
 
 /* Channels */
 
-/* Where it is, or where it would be. */
-static size_t channel_place(const struct box_link *l, uint32_t number)
+static struct channel *channel_find(struct box_link *l, uint32_t number)
 {
         size_t from = 0, to = l->n_channels;
 
@@ -144,14 +139,8 @@ static size_t channel_place(const struct box_link *l, uint32_t number)
                 else
                         to = middle;
         }
-        return from;
-}
-
-static struct channel *channel_find(struct box_link *l, uint32_t number)
-{
-        size_t at = channel_place(l, number);
-
-        return at < l->n_channels && l->channels[at].number == number ? &l->channels[at] : NULL;
+        return from < l->n_channels && l->channels[from].number == number ? &l->channels[from]
+                                                                          : NULL;
 }
 
 static struct channel *channel_add(struct box_link *l, uint32_t number, enum peer_phase phase,
@@ -186,15 +175,6 @@ static void channel_remove(struct box_link *l, uint32_t number)
  * checks here need knowledge of the channel. `c` is NULL for one that is over: what the box sent
  * before it heard of that is dropped. */
 
-static const char *copy_text(struct frame_bytes b, char *out, size_t size)
-{
-        size_t n = MIN(b.len, size - 1);
-
-        memcpy(out, b.p, n);
-        out[n] = '\0';
-        return out;
-}
-
 static int got_welcome(struct box_link *l, struct frame_in *f, struct err *err)
 {
         struct box_welcome w;
@@ -218,8 +198,11 @@ static int got_text(struct box_link *l, const struct frame_header *h, const stru
 {
         char text[512];
         uint16_t code = frame_get_u16(f);
+        struct frame_bytes said = frame_get_str(f);
+        size_t n = MIN(said.len, sizeof(text) - 1);
 
-        copy_text(frame_get_str(f), text, sizeof(text));
+        memcpy(text, said.p, n);
+        text[n] = '\0';
         if (h->type == FRAME_FAILED) {
                 EVENT(l, on_failed, h->channel, code, text);
                 return 0;
@@ -299,47 +282,13 @@ static int got_taken(struct box_link *l, struct channel *c, struct frame_in *f, 
         return 0;
 }
 
-static int got_listed(struct box_link *l, struct frame_in *f, struct err *err)
-{
-        uint32_t count = frame_get_u32(f);
-
-        if (count != l->listed)
-                return err_set(err, ERR_INVALID, "LISTED counts %u executions of %u", count,
-                               l->listed);
-        EVENT(l, on_listed);
-        return 0;
-}
-
-static void got_ping(struct box_link *l, struct frame_in *f)
-{
-        struct frame_out out;
-
-        frame_begin(&out, &l->out, FRAME_PONG, 0);
-        frame_put_u64(&out, frame_get_u64(f));
-        frame_end(&out);
-}
-
-static void got_started(struct box_link *l, const struct channel *c, struct frame_in *f)
-{
-        uint32_t pid = frame_get_u32(f);
-        uint64_t started = frame_get_u64(f);
-
-        if (c) /* the table lets no other through */
-                EVENT(l, on_started, c->number, pid, started, frame_get_u8(f));
-}
-
-static void got_exit(struct box_link *l, const struct channel *c, struct frame_in *f)
-{
-        struct box_exit e;
-
-        frame_get_exit(f, &e);
-        if (c)
-                EVENT(l, on_exit, c->number, &e);
-}
-
 static int act_on(struct box_link *l, const struct frame_header *h, struct channel *c,
                   struct frame_in *f, struct err *err)
 {
+        struct box_exit e;
+        uint64_t number;
+        uint32_t pid;
+
         switch (h->type) {
         case FRAME_WELCOME:
                 return got_welcome(l, f, err);
@@ -351,23 +300,33 @@ static int act_on(struct box_link *l, const struct frame_header *h, struct chann
         case FRAME_GREW:
                 return got_grew(l, c, f, err);
         case FRAME_STARTED:
-                got_started(l, c, f);
+                pid = frame_get_u32(f);
+                number = frame_get_u64(f);
+                if (c) /* the table lets no other through */
+                        EVENT(l, on_started, c->number, pid, number, frame_get_u8(f));
                 return 0;
         case FRAME_STATE:
                 return got_state(l, h, c, f, err);
         case FRAME_EXIT:
-                got_exit(l, c, f);
+                frame_get_exit(f, &e);
+                if (c)
+                        EVENT(l, on_exit, c->number, &e);
                 return 0;
         case FRAME_TAKEN:
                 return got_taken(l, c, f, err);
         case FRAME_PING:
-                got_ping(l, f);
+                FRAME_WRITE(&l->out, FRAME_PONG, 0, F_U64(frame_get_u64(f)));
                 return 0;
         case FRAME_PONG:
                 EVENT(l, on_pong, frame_get_u64(f));
                 return 0;
         case FRAME_LISTED:
-                return got_listed(l, f, err);
+                number = frame_get_u32(f);
+                if (number != l->listed)
+                        return err_set(err, ERR_INVALID, "LISTED counts %u executions of %u",
+                                       (uint32_t)number, l->listed);
+                EVENT(l, on_listed);
+                return 0;
         case FRAME_STOPPED:
                 EVENT(l, on_stopped);
                 return 0;
@@ -425,19 +384,7 @@ static int take_frames(struct box_link *l, struct err *err)
         return r;
 }
 
-/* Tell the box why the link ended, for people who look at its side. */
-static void say_breach(struct box_link *l, const char *why)
-{
-        struct frame_out f;
-
-        frame_begin(&f, &l->out, FRAME_ERROR, 0);
-        frame_put_u16(&f, BOX_ERR_FRAME);
-        frame_put_str(&f, why, strlen(why));
-        frame_end(&f);
-        flush(l);
-}
-
-static void read_some(struct box_link *l)
+static void read_link(struct box_link *l)
 {
         CLEAN(err_done) struct err err = { 0 };
         char *at = buf_reserve(&l->in, READ_SIZE);
@@ -461,8 +408,12 @@ static void read_some(struct box_link *l)
         l->heard += (uint64_t)n;
         r = take_frames(l, &err);
         if (r < 0 && !l->closed) {
-                if (r == ERR_INVALID)
-                        say_breach(l, err.msg);
+                /* Tell the box why, for people who look at its side. */
+                if (r == ERR_INVALID) {
+                        FRAME_WRITE(&l->out, FRAME_ERROR, 0, F_U16(BOX_ERR_FRAME),
+                                    F_TEXT(err.msg, strlen(err.msg)));
+                        flush_link(l);
+                }
                 give_up(l, err.msg, r == ERR_INVALID);
         }
         /* An idle link keeps no big buffer. */
@@ -479,9 +430,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
                 return;
         }
         if (events & UV_READABLE)
-                read_some(l);
+                read_link(l);
         if (!l->closed)
-                flush(l);
+                flush_link(l);
         if (events & UV_WRITABLE)
                 EVENT(l, on_drained);
         if (!l->closed && l->out.failed)
@@ -495,7 +446,6 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
                   struct err *err)
 {
         struct box_link *l = xcalloc(1, sizeof(*l));
-        struct frame_out f;
         int r;
 
         l->fd = take_fd;
@@ -511,14 +461,9 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
                 free(l);
                 return err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
         }
-        frame_begin(&f, &l->out, FRAME_HELLO, 0);
-        frame_put_blob(&f, "BRTH", 4);
-        frame_put_u16(&f, FRAME_VERSION);
-        frame_put_u16(&f, FRAME_VERSION);
-        frame_put_uuid(&f, node);
-        frame_put_u64(&f, epoch);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_HELLO, 0, F_BYTES("BRTH", 4), F_U16(FRAME_VERSION),
+                    F_U16(FRAME_VERSION), F_BYTES(node, FRAME_UUID), F_U64(epoch));
+        flush_link(l);
         *ret = l;
         return 0;
 }
@@ -529,7 +474,7 @@ static void send_empty(struct box_link *l, enum frame_type type, uint32_t channe
 
         frame_begin(&f, &l->out, type, channel);
         frame_end(&f);
-        flush(l);
+        flush_link(l);
 }
 
 void box_link_list(struct box_link *l)
@@ -547,13 +492,9 @@ void box_link_forget(struct box_link *l, uint32_t channel)
 
 void box_link_ping(struct box_link *l, uint64_t token)
 {
-        struct frame_out f;
-
         l->pings++;
-        frame_begin(&f, &l->out, FRAME_PING, 0);
-        frame_put_u64(&f, token);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_PING, 0, F_U64(token));
+        flush_link(l);
 }
 
 static void put_text(struct frame_out *f, const char *s)
@@ -597,84 +538,56 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
                 frame_put_output(&f, &s->output);
         l->sent_secrets = l->sent_secrets || s->flags & BOX_START_REDACT;
         frame_end(&f);
-        flush(l);
+        flush_link(l);
 }
 
 void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID],
                      uint32_t flags)
 {
-        struct frame_out f;
-
         channel_add(l, channel, CHANNEL_ATTACHING, id)->is_shared = flags & BOX_START_SHARED;
-        frame_begin(&f, &l->out, FRAME_ATTACH, channel);
-        frame_put_uuid(&f, id);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_ATTACH, channel, F_BYTES(id, FRAME_UUID));
+        flush_link(l);
 }
 
 void box_link_ack(struct box_link *l, uint32_t channel, uint8_t stream, uint64_t stored,
                   uint64_t limit)
 {
-        struct frame_out f;
-
-        frame_begin(&f, &l->out, FRAME_ACK, channel);
-        frame_put_u8(&f, stream);
-        frame_put_u64(&f, stored);
-        frame_put_u64(&f, limit);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_ACK, channel, F_U8(stream), F_U64(stored), F_U64(limit));
+        flush_link(l);
 }
 
 void box_link_stdin(struct box_link *l, uint32_t channel, uint64_t offset, bool eof,
                     const void *data, size_t len)
 {
         struct channel *c = channel_find(l, channel);
-        struct frame_out f;
 
         if (c)
                 c->input_sent = MAX(c->input_sent, offset + len);
-        frame_begin(&f, &l->out, FRAME_STDIN, channel);
-        frame_put_u64(&f, offset);
-        frame_put_u8(&f, eof);
-        frame_put_blob(&f, data, len);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_STDIN, channel, F_U64(offset), F_U8(eof), F_BYTES(data, len));
+        flush_link(l);
 }
 
 void box_link_signal(struct box_link *l, uint32_t channel, uint8_t signal)
 {
-        struct frame_out f;
-
-        frame_begin(&f, &l->out, FRAME_SIGNAL, channel);
-        frame_put_u8(&f, signal);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_SIGNAL, channel, F_U8(signal));
+        flush_link(l);
 }
 
 void box_link_resize(struct box_link *l, uint32_t channel, uint16_t columns, uint16_t rows)
 {
-        struct frame_out f;
-
-        frame_begin(&f, &l->out, FRAME_RESIZE, channel);
-        frame_put_u16(&f, columns);
-        frame_put_u16(&f, rows);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_RESIZE, channel, F_U16(columns), F_U16(rows));
+        flush_link(l);
 }
 
 void box_link_stop(struct box_link *l, uint32_t grace_ms)
 {
-        struct frame_out f;
-
         l->phase = LINK_STOPPING;
-        frame_begin(&f, &l->out, FRAME_STOP, 0);
-        frame_put_u32(&f, grace_ms);
-        frame_end(&f);
-        flush(l);
+        FRAME_WRITE(&l->out, FRAME_STOP, 0, F_U32(grace_ms));
+        flush_link(l);
 }
 
 void box_link_tunnel(struct box_link *l, const struct tunnel_frame *f)
 {
         tunnel_frame_write(&l->out, f);
-        flush(l);
+        flush_link(l);
 }

@@ -57,7 +57,7 @@ static void on_stream(uv_poll_t *poll, int status, int events);
 
 /* Ending */
 
-static void let_go(struct mux *m)
+static void release_handle(struct mux *m)
 {
         if (--m->handles > 0)
                 return;
@@ -70,7 +70,7 @@ static void let_go(struct mux *m)
 
 static void handle_closed(uv_handle_t *handle)
 {
-        let_go(handle->data);
+        release_handle(handle->data);
 }
 
 static void stream_closed(uv_handle_t *handle)
@@ -81,7 +81,7 @@ static void stream_closed(uv_handle_t *handle)
         close(s->fd);
         buf_done(&s->in);
         free(s);
-        let_go(m);
+        release_handle(m);
 }
 
 static void end_stream(struct stream *s)
@@ -96,10 +96,16 @@ static void end_stream(struct stream *s)
         uv_close((uv_handle_t *)&s->poll, stream_closed);
 }
 
-static void answer_all(struct mux *m, const char *why)
+static void shut_mux(struct mux *m, const char *why)
 {
         struct mux_question *q;
 
+        m->closed = true;
+        while (m->streams)
+                end_stream(m->streams);
+        uv_close((uv_handle_t *)&m->in_poll, handle_closed);
+        uv_close((uv_handle_t *)&m->out_poll, handle_closed);
+        uv_close((uv_handle_t *)&m->timer, handle_closed);
         while ((q = m->questions)) {
                 m->questions = q->next;
                 q->done(q, ERR_BUSY, why);
@@ -107,50 +113,28 @@ static void answer_all(struct mux *m, const char *why)
         m->n_questions = 0;
 }
 
-static void shut(struct mux *m, const char *why)
-{
-        m->closed = true;
-        while (m->streams)
-                end_stream(m->streams);
-        uv_close((uv_handle_t *)&m->in_poll, handle_closed);
-        uv_close((uv_handle_t *)&m->out_poll, handle_closed);
-        uv_close((uv_handle_t *)&m->timer, handle_closed);
-        answer_all(m, why);
-}
-
 void mux_close(struct mux *m)
 {
         if (m && !m->closed)
-                shut(m, "the connection to the host was closed");
+                shut_mux(m, "the connection to the host was closed");
 }
 
 static void give_up(struct mux *m, const char *why, bool is_breach)
 {
         if (m->closed)
                 return;
-        shut(m, why);
+        shut_mux(m, why);
         m->ev->on_closed(m->ctx, why, is_breach);
 }
 
 /* To the carrier */
 
-static void watch_out(struct mux *m)
-{
-        int wanted = m->out.len > m->out_sent ? UV_WRITABLE : 0;
-
-        if (m->closed || wanted == m->watching_out)
-                return;
-        m->watching_out = wanted;
-        if (wanted)
-                uv_poll_start(&m->out_poll, wanted, on_carrier);
-        else
-                uv_poll_stop(&m->out_poll);
-}
-
 /* Never calls back: a carrier that broke is noticed by the next read. Nothing is sent before the
  * relay has spoken, because until then the process that starts it reads. */
-static void flush(struct mux *m)
+static void flush_carrier(struct mux *m)
 {
+        int wanted;
+
         while (m->ready && !m->closed && m->out.len > m->out_sent) {
                 ssize_t n = write(m->out_fd, m->out.data + m->out_sent, m->out.len - m->out_sent);
 
@@ -167,8 +151,14 @@ static void flush(struct mux *m)
                 buf_consume(&m->out, m->out_sent);
                 m->out_sent = 0;
         }
-        if (m->ready)
-                watch_out(m);
+        wanted = m->out.len > m->out_sent ? UV_WRITABLE : 0;
+        if (!m->ready || m->closed || wanted == m->watching_out)
+                return;
+        m->watching_out = wanted;
+        if (wanted)
+                uv_poll_start(&m->out_poll, wanted, on_carrier);
+        else
+                uv_poll_stop(&m->out_poll);
 }
 
 static bool is_full(const struct mux *m)
@@ -210,24 +200,15 @@ static void reset_stream(struct stream *s)
                                                             .channel = s->channel,
                                                             .reason = TUNNEL_RESET_PEER });
         end_stream(s);
-        flush(m);
+        flush_carrier(m);
 }
 
 /* Pass on what came; false when the stream is over. */
 static bool pass_on(struct stream *s)
 {
-        while (s->in.len > 0) {
-                ssize_t n = send(s->fd, s->in.data, s->in.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0 && errno == EAGAIN)
-                        break;
-                if (n < 0) {
-                        reset_stream(s);
-                        return false;
-                }
-                buf_consume(&s->in, (size_t)n);
+        if (!fd_send_some(s->fd, &s->in)) {
+                reset_stream(s);
+                return false;
         }
         credit_give(&s->credit, &s->mux->out, s->channel, s->in.len);
         if (s->in.len == 0)
@@ -283,7 +264,7 @@ static void on_stream(uv_poll_t *poll, int status, int events)
                 return;
         }
         watch_stream(s);
-        flush(m);
+        flush_carrier(m);
 }
 
 int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err)
@@ -315,7 +296,7 @@ int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err)
         s->channel = open.channel = m->next_channel++;
         tunnel_frame_write(&m->out, &open);
         watch_stream(s);
-        flush(m);
+        flush_carrier(m);
         *ret_fd = fds[1];
         return 0;
 }
@@ -347,7 +328,7 @@ void mux_ask(struct mux *m, struct mux_question *take_question)
         m->questions = q;
         m->n_questions++;
         relay_frame_write(&m->out, &f);
-        flush(m);
+        flush_carrier(m);
 }
 
 static int got_answer(struct mux *m, const struct frame_header *h, struct frame_in *in,
@@ -364,7 +345,7 @@ static int got_answer(struct mux *m, const struct frame_header *h, struct frame_
                 at = &(*at)->next;
         q = *at;
         if (!q)
-                return err_set(err, ERR_INVALID, "the relay answers what nobody asked");
+                return err_set(err, ERR_INVALID, "the relay answers a question that was not asked");
         *at = q->next;
         m->n_questions--;
         text = xstrndup(f.text.p, MIN(f.text.len, q->want == MUX_LIST ? f.text.len : TEXT_MAX));
@@ -398,31 +379,28 @@ static int got_for_stream(struct stream *s, const struct tunnel_frame *f, struct
         return r;
 }
 
-static bool is_question(const struct mux *m, uint32_t channel)
-{
-        const struct mux_question *q = m->questions;
-
-        while (q && q->channel != channel)
-                q = q->next;
-        return q != NULL;
-}
-
 static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_in *in,
                       struct err *err)
 {
-        enum peer_phase phase = is_question(m, h->channel) ? QUESTION_ASKED : STREAM_OVER;
+        const struct mux_question *q = m->questions;
         struct stream *s = m->streams;
+        enum peer_phase phase;
         struct tunnel_frame f;
         int r = tunnel_frame_read(h, in, &f, err);
 
         if (r < 0)
                 return r;
         if (f.channel == 0 || f.channel >= m->next_channel)
-                return err_set(err, ERR_INVALID, "the relay sent for a stream nobody asked for");
+                return err_set(err, ERR_INVALID, "the relay sent for a stream that was not asked for");
         while (s && s->channel != f.channel)
                 s = s->next;
-        /* One that is over, which it did not know */
-        return s ? got_for_stream(s, &f, err) : peer_move(&phase, f.type, NULL, err);
+        if (s)
+                return got_for_stream(s, &f, err);
+        /* A question, or a stream that is over, which the relay did not know. */
+        while (q && q->channel != h->channel)
+                q = q->next;
+        phase = q ? QUESTION_ASKED : STREAM_OVER;
+        return peer_move(&phase, f.type, NULL, err);
 }
 
 static int got_frame(struct mux *m, const struct frame_header *h, const char *payload,
@@ -462,45 +440,32 @@ static int take_frames(struct mux *m, struct err *err)
         return r;
 }
 
-static int await_greeting(struct mux *m, struct err *err)
-{
-        size_t after = relay_find_greeting(buf_str(&m->in), m->in.len);
-
-        if (after == 0)
-                return m->in.len > CHATTER_MAX
-                               ? err_set(err, ERR_INVALID, "the relay does not speak")
-                               : 0;
-        buf_consume(&m->in, after);
-        m->ready = true;
-        if (m->ev->on_ready)
-                m->ev->on_ready(m->ctx);
-        return 0;
-}
-
-static void read_some(struct mux *m)
+static void read_carrier(struct mux *m)
 {
         CLEAN(err_done) struct err err = { 0 };
-        char *at = buf_reserve(&m->in, READ_SIZE);
-        ssize_t n;
+        ssize_t n = fd_read_some(m->in_fd, &m->in, READ_SIZE);
+        size_t after;
         int r = 0;
 
-        if (!at) {
+        if (n < 0 && errno == EAGAIN)
+                return;
+        if (n < 0 && errno == ENOBUFS) {
                 give_up(m, "the relay sent too much at once", true);
                 return;
         }
-        do
-                n = read(m->in_fd, at, READ_SIZE);
-        while (n < 0 && errno == EINTR);
-        if (n < 0 && errno == EAGAIN)
-                return;
         if (n <= 0) {
                 give_up(m, n == 0 ? "the relay ended" : strerror(errno), false);
                 return;
         }
         m->heard_ms = clock_mono_ms();
-        buf_grew(&m->in, (size_t)n);
-        if (!m->ready)
-                r = await_greeting(m, &err);
+        if (!m->ready && (after = relay_find_greeting(buf_str(&m->in), m->in.len)) > 0) {
+                buf_consume(&m->in, after);
+                m->ready = true;
+                if (m->ev->on_ready)
+                        m->ev->on_ready(m->ctx);
+        } else if (!m->ready && m->in.len > CHATTER_MAX) {
+                r = err_set(&err, ERR_INVALID, "the relay does not speak");
+        }
         if (r >= 0 && m->ready && !m->closed)
                 r = take_frames(m, &err);
         if (r < 0)
@@ -518,10 +483,10 @@ static void on_carrier(uv_poll_t *poll, int status, int events)
                 return;
         }
         if (events & UV_READABLE)
-                read_some(m);
+                read_carrier(m);
         if (m->closed)
                 return;
-        flush(m);
+        flush_carrier(m);
         if (m->out.failed) {
                 give_up(m, "the relay does not take what it is sent", false);
                 return;
@@ -535,7 +500,6 @@ static void on_carrier(uv_poll_t *poll, int status, int events)
 static void on_timer(uv_timer_t *timer)
 {
         struct mux *m = timer->data;
-        struct frame_out f;
 
         if (!m->ready)
                 return;
@@ -544,10 +508,8 @@ static void on_timer(uv_timer_t *timer)
                 return;
         }
         m->pings++;
-        frame_begin(&f, &m->out, FRAME_PING, 0);
-        frame_put_u64(&f, 1);
-        frame_end(&f);
-        flush(m);
+        FRAME_WRITE(&m->out, FRAME_PING, 0, F_U64(1));
+        flush_carrier(m);
 }
 
 bool mux_is_ready(const struct mux *m)
@@ -555,30 +517,22 @@ bool mux_is_ready(const struct mux *m)
         return m->ready && !m->closed;
 }
 
-/* Two descriptors: a loop watches each only once. */
-static int prepare_fds(struct mux *m, int in, int out, struct err *err)
-{
-        m->in_fd = in;
-        m->out_fd = out == in ? fcntl(in, F_DUPFD_CLOEXEC, 3) : out;
-        if (m->out_fd < 0) {
-                close(in);
-                return err_sys(err, ERR_BUSY, errno, "dup");
-        }
-        (void)fcntl(m->in_fd, F_SETFL, fcntl(m->in_fd, F_GETFL) | O_NONBLOCK);
-        (void)fcntl(m->out_fd, F_SETFL, fcntl(m->out_fd, F_GETFL) | O_NONBLOCK);
-        return 0;
-}
-
 int mux_open(uv_loop_t *loop, int take_in, int take_out, const struct mux_events *events, void *ctx,
              struct mux **ret, struct err *err)
 {
         struct mux *m = xcalloc(1, sizeof(*m));
-        int r = prepare_fds(m, take_in, take_out, err);
+        int r;
 
-        if (r < 0) {
+        /* Two descriptors: a loop watches each only once. */
+        m->in_fd = take_in;
+        m->out_fd = take_out == take_in ? fcntl(take_in, F_DUPFD_CLOEXEC, 3) : take_out;
+        if (m->out_fd < 0) {
+                close(take_in);
                 free(m);
-                return r;
+                return err_sys(err, ERR_BUSY, errno, "dup");
         }
+        (void)fcntl(m->in_fd, F_SETFL, fcntl(m->in_fd, F_GETFL) | O_NONBLOCK);
+        (void)fcntl(m->out_fd, F_SETFL, fcntl(m->out_fd, F_GETFL) | O_NONBLOCK);
         if (uv_poll_init(loop, &m->in_poll, m->in_fd) < 0) {
                 close(m->in_fd);
                 close(m->out_fd);

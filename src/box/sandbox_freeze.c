@@ -219,7 +219,8 @@ static int stop_all(struct op *op, pid_t init, struct err *err)
         return r < 0 ? r : 0;
 }
 
-static int change(struct op *op, const char *dir, const char *id, bool frozen, struct err *err)
+static int change_frozen(struct op *op, const char *dir, const char *id, bool frozen,
+                         struct err *err)
 {
         CLEAN(cleanup_fd) int cgroup = -1;
         struct processes p = { 0 };
@@ -247,10 +248,10 @@ static int change(struct op *op, const char *dir, const char *id, bool frozen, s
 
 int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *err)
 {
-        return change(op, dir, id, true, err);
+        return change_frozen(op, dir, id, true, err);
 }
 
 int sandbox_thaw(struct op *op, const char *dir, const char *id, struct err *err)
 {
-        return change(op, dir, id, false, err);
+        return change_frozen(op, dir, id, false, err);
 }

@@ -155,17 +155,6 @@ static void put_text(struct frame_out *o, const char *s)
         frame_put_str(o, s ? s : "", s ? strlen(s) : 0);
 }
 
-static void put_limits(struct frame_out *o, const struct sandbox_limits *l)
-{
-        frame_put_u64(o, l->memory_bytes);
-        frame_put_u64(o, l->disk_bytes);
-        frame_put_u64(o, l->inodes);
-        frame_put_u64(o, l->wall_ms);
-        frame_put_u32(o, l->processes);
-        frame_put_u32(o, l->cpu_millis);
-        frame_put_u32(o, l->open_files);
-}
-
 void sandbox_spec_encode(const struct sandbox_spec *s, struct buf *out)
 {
         struct frame_out o = { out, 0 };
@@ -190,7 +179,13 @@ void sandbox_spec_encode(const struct sandbox_spec *s, struct buf *out)
         frame_put_u8(&o, (uint8_t)((s->nested_sandbox ? FLAG_NESTED : 0) |
                                    (s->root_inside ? FLAG_ROOT : 0)));
         put_text(&o, s->hostname);
-        put_limits(&o, &s->limits);
+        frame_put_u64(&o, s->limits.memory_bytes);
+        frame_put_u64(&o, s->limits.disk_bytes);
+        frame_put_u64(&o, s->limits.inodes);
+        frame_put_u64(&o, s->limits.wall_ms);
+        frame_put_u32(&o, s->limits.processes);
+        frame_put_u32(&o, s->limits.cpu_millis);
+        frame_put_u32(&o, s->limits.open_files);
 }
 
 /* Strings are copied behind one another; there is room because each is shorter than its encoding.
@@ -222,8 +217,14 @@ static int get_choice(struct decoder *d, uint8_t last)
         return v > last ? 0 : v;
 }
 
-static void get_layers(struct decoder *d, struct sandbox_spec *s)
+static void get_fields(struct decoder *d, struct sandbox_spec *s)
 {
+        int flags;
+
+        s->first_id = frame_get_u32(&d->in);
+        s->n_ids = frame_get_u32(&d->in);
+        s->output_dir = get_text(d);
+        s->rootfs = get_text(d);
         s->n_layers = frame_get_u32(&d->in);
         if (s->n_layers > SANDBOX_MAX_LAYERS) {
                 s->n_layers = 0;
@@ -233,28 +234,6 @@ static void get_layers(struct decoder *d, struct sandbox_spec *s)
                 s->layers[i].path = get_text(d);
                 s->layers[i].first_id = frame_get_u32(&d->in);
         }
-}
-
-static void get_limits(struct frame_in *in, struct sandbox_limits *l)
-{
-        l->memory_bytes = frame_get_u64(in);
-        l->disk_bytes = frame_get_u64(in);
-        l->inodes = frame_get_u64(in);
-        l->wall_ms = frame_get_u64(in);
-        l->processes = frame_get_u32(in);
-        l->cpu_millis = frame_get_u32(in);
-        l->open_files = frame_get_u32(in);
-}
-
-static void get_fields(struct decoder *d, struct sandbox_spec *s)
-{
-        int flags;
-
-        s->first_id = frame_get_u32(&d->in);
-        s->n_ids = frame_get_u32(&d->in);
-        s->output_dir = get_text(d);
-        s->rootfs = get_text(d);
-        get_layers(d, s);
         s->storage = (enum sandbox_storage)get_choice(d, SANDBOX_STORE_IMAGE);
         s->storage_path = get_text(d);
         s->workspace = (enum sandbox_workspace)get_choice(d, SANDBOX_WORK_OVERLAY);
@@ -265,7 +244,13 @@ static void get_fields(struct decoder *d, struct sandbox_spec *s)
         s->nested_sandbox = flags & FLAG_NESTED;
         s->root_inside = flags & FLAG_ROOT;
         s->hostname = get_text(d);
-        get_limits(&d->in, &s->limits);
+        s->limits.memory_bytes = frame_get_u64(&d->in);
+        s->limits.disk_bytes = frame_get_u64(&d->in);
+        s->limits.inodes = frame_get_u64(&d->in);
+        s->limits.wall_ms = frame_get_u64(&d->in);
+        s->limits.processes = frame_get_u32(&d->in);
+        s->limits.cpu_millis = frame_get_u32(&d->in);
+        s->limits.open_files = frame_get_u32(&d->in);
 }
 
 int sandbox_spec_decode(const void *bytes, size_t len, struct sandbox_spec *ret, char **ret_store,
@@ -340,14 +325,6 @@ void sandbox_report_encode(const struct sandbox_report *r, struct buf *out)
                 buf_appendf(out, "cgroup %s\n", r->cgroup);
 }
 
-static enum sandbox_means means_by_name(const char *name)
-{
-        for (size_t i = 1; i < ARRAY_LEN(means_names); i++)
-                if (streq(means_names[i], name))
-                        return (enum sandbox_means)i;
-        return SANDBOX_BY_NOTHING;
-}
-
 static void copy_text(char *to, size_t size, const char *from)
 {
         size_t n = strnlen(from, size - 1);
@@ -361,7 +338,10 @@ static void report_line(struct sandbox_report *r, const char *name, const char *
         unsigned number;
 
         for (size_t i = 0; i < ARRAY_LEN(report_means); i++) {
-                enum sandbox_means m = means_by_name(value);
+                size_t m = ARRAY_LEN(means_names) - 1;
+
+                while (m > SANDBOX_BY_NOTHING && !streq(means_names[m], value))
+                        m--;
 
                 if (streq(name, report_means[i].name))
                         memcpy((char *)r + report_means[i].offset, &m, sizeof(m));

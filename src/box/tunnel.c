@@ -49,13 +49,13 @@ static bool end_came(const struct conn *k)
 
 /* Streams that are ready, and telling them from the loop */
 
-static void work(uv_idle_t *idle);
+static void tunnel_work(uv_idle_t *idle);
 
 /* Connections that are closed after the handle are freed with it (freed()). */
 static void run_soon(struct tunnel *t)
 {
         if (!uv_is_closing((uv_handle_t *)&t->idle))
-                (void)uv_idle_start(&t->idle, work);
+                (void)uv_idle_start(&t->idle, tunnel_work);
 }
 
 static int ready_events(const struct conn *k)
@@ -106,7 +106,7 @@ static void free_closing(struct tunnel *t, bool all)
         }
 }
 
-static void freed(uv_handle_t *handle)
+static void tunnel_freed(uv_handle_t *handle)
 {
         struct tunnel *t = container_of((uv_idle_t *)handle, struct tunnel, idle);
 
@@ -117,11 +117,11 @@ static void freed(uv_handle_t *handle)
 static void free_if_over(struct tunnel *t)
 {
         if (t->is_freed && !t->conns && !uv_is_closing((uv_handle_t *)&t->idle))
-                uv_close((uv_handle_t *)&t->idle, freed);
+                uv_close((uv_handle_t *)&t->idle, tunnel_freed);
 }
 
 /* A consumer may close any stream, so the list is taken off piece by piece. */
-static void work(uv_idle_t *idle)
+static void tunnel_work(uv_idle_t *idle)
 {
         struct tunnel *t = container_of(idle, struct tunnel, idle);
         struct conn *k, *list = t->due;
@@ -146,27 +146,27 @@ static void work(uv_idle_t *idle)
 
 /* Connections */
 
-static void say(struct conn *k, struct tunnel_frame f)
+static void tunnel_say(struct conn *k, struct tunnel_frame f)
 {
         f.channel = k->channel;
         if (k->tunnel->link)
                 box_link_tunnel(k->tunnel->link, &f);
 }
 
-static uint64_t window(const struct tunnel *t)
+static uint64_t tunnel_window(const struct tunnel *t)
 {
         return t->n_conns > FEW_CONNS ? WINDOW_SMALL : WINDOW_LARGE;
 }
 
 static void give_credit(struct conn *k)
 {
-        uint64_t size = window(k->tunnel);
+        uint64_t size = tunnel_window(k->tunnel);
         uint64_t limit = k->got - (k->in.len - k->in_taken) + size;
 
         if (end_came(k) || k->broken || limit < k->told_limit + size / 2)
                 return;
         k->told_limit = limit;
-        say(k, (struct tunnel_frame){ .type = FRAME_WINDOW, .limit = limit });
+        tunnel_say(k, (struct tunnel_frame){ .type = FRAME_WINDOW, .limit = limit });
 }
 
 static void break_conn(struct conn *k)
@@ -219,7 +219,7 @@ static ssize_t conn_write(struct byte_stream *s, const struct iovec *iov, int n)
                 return -EAGAIN;
         f.data = (struct frame_bytes){ iov->iov_base, (size_t)MIN(room, (uint64_t)iov->iov_len) };
         if (f.data.len > 0)
-                say(k, f);
+                tunnel_say(k, f);
         k->sent += f.data.len;
         return (ssize_t)f.data.len;
 }
@@ -231,7 +231,7 @@ static void conn_end(struct byte_stream *s)
         if (k->broken || k->end_sent)
                 return;
         k->end_sent = true;
-        say(k, (struct tunnel_frame){ .type = FRAME_END, .offset = k->sent });
+        tunnel_say(k, (struct tunnel_frame){ .type = FRAME_END, .offset = k->sent });
 }
 
 static void conn_watch(struct byte_stream *s, int events)
@@ -255,7 +255,8 @@ static void conn_close(struct byte_stream *s, void (*closed)(void *), void *arg)
         struct tunnel *t = k->tunnel;
 
         if (!k->broken && !(end_came(k) && k->end_sent))
-                say(k, (struct tunnel_frame){ .type = FRAME_RESET, .reason = TUNNEL_RESET_PEER });
+                tunnel_say(k, (struct tunnel_frame){ .type = FRAME_RESET,
+                                                     .reason = TUNNEL_RESET_PEER });
         k->closed = true;
         k->on_closed = closed;
         k->on_closed_arg = arg;
@@ -300,7 +301,7 @@ static struct conn *conn_new(struct tunnel *t, uint32_t channel, enum peer_phase
         k->next = t->conns;
         t->conns = k;
         t->n_conns++;
-        k->told_limit = window(t);
+        k->told_limit = tunnel_window(t);
         k->in.max = 2 * WINDOW_LARGE; /* with bytes that were read and not moved out yet */
         return k;
 }
@@ -312,8 +313,8 @@ struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service)
         if (!t->link || t->n_conns >= TUNNEL_MAX_CONNS)
                 return NULL;
         k = conn_new(t, ++t->last_from_host, CONN_ASKED);
-        say(k, (struct tunnel_frame){
-                       .type = FRAME_CONNECT, .kind = service, .limit = k->told_limit });
+        tunnel_say(k, (struct tunnel_frame){
+                              .type = FRAME_CONNECT, .kind = service, .limit = k->told_limit });
         return &k->stream;
 }
 
@@ -334,27 +335,13 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
         k = conn_new(t, f->channel, CONN_OPEN);
         k->listener = l;
         k->send_limit = f->limit;
-        say(k, (struct tunnel_frame){ .type = FRAME_ACCEPT, .limit = k->told_limit });
+        tunnel_say(k, (struct tunnel_frame){ .type = FRAME_ACCEPT, .limit = k->told_limit });
         l->on_stream(l, &k->stream);
-        return 0;
-}
-
-static int got_bytes(struct conn *k, const struct tunnel_frame *f, struct err *err)
-{
-        if (f->offset != k->got || f->data.len > k->told_limit - k->got)
-                return err_set(err, ERR_INVALID,
-                               "the box sent BYTES with a gap or past its credit");
-        k->got += f->data.len;
-        buf_append(&k->in, f->data.p, f->data.len);
-        if (k->in.failed)
-                return err_set(err, ERR_BUSY, "no memory for what the box sent");
         return 0;
 }
 
 static int got_for_conn(struct conn *k, const struct tunnel_frame *f, struct err *err)
 {
-        int r = 0;
-
         switch (f->type) {
         case FRAME_ACCEPT:
         case FRAME_WINDOW:
@@ -363,7 +350,13 @@ static int got_for_conn(struct conn *k, const struct tunnel_frame *f, struct err
                 k->send_limit = f->limit;
                 break;
         case FRAME_BYTES:
-                r = got_bytes(k, f, err);
+                if (f->offset != k->got || f->data.len > k->told_limit - k->got)
+                        return err_set(err, ERR_INVALID,
+                                       "the box sent BYTES with a gap or past its credit");
+                k->got += f->data.len;
+                buf_append(&k->in, f->data.p, f->data.len);
+                if (k->in.failed)
+                        return err_set(err, ERR_BUSY, "no memory for what the box sent");
                 break;
         case FRAME_END:
                 if (f->offset != k->got)
@@ -372,9 +365,8 @@ static int got_for_conn(struct conn *k, const struct tunnel_frame *f, struct err
         default: /* RESET */
                 break_conn(k);
         }
-        if (r >= 0)
-                make_due(k);
-        return r;
+        make_due(k);
+        return 0;
 }
 
 static void got_listening(struct tunnel *t, const struct tunnel_frame *f)

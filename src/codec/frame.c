@@ -3,11 +3,6 @@
 
 /* Writing */
 
-static void put(struct frame_out *f, const void *p, size_t n)
-{
-        buf_append(f->b, p, n);
-}
-
 static void store_u32(uint8_t *at, uint32_t v)
 {
         at[0] = (uint8_t)(v >> 24);
@@ -70,46 +65,49 @@ void frame_end(struct frame_out *f)
                 store_u32((uint8_t *)f->b->data + f->start, (uint32_t)payload);
 }
 
+static void put_number(struct frame_out *f, uint64_t v, size_t size)
+{
+        uint8_t b[8];
+
+        for (size_t i = 0; i < size; i++)
+                b[i] = (uint8_t)(v >> (8 * (size - 1 - i)));
+        buf_append(f->b, b, size);
+}
+
 void frame_put_u8(struct frame_out *f, uint8_t v)
 {
-        put(f, &v, 1);
+        put_number(f, v, 1);
 }
 
 void frame_put_u16(struct frame_out *f, uint16_t v)
 {
-        uint8_t b[2] = { (uint8_t)(v >> 8), (uint8_t)v };
-
-        put(f, b, sizeof(b));
+        put_number(f, v, 2);
 }
 
 void frame_put_u32(struct frame_out *f, uint32_t v)
 {
-        uint8_t b[4];
-
-        store_u32(b, v);
-        put(f, b, sizeof(b));
+        put_number(f, v, 4);
 }
 
 void frame_put_u64(struct frame_out *f, uint64_t v)
 {
-        frame_put_u32(f, (uint32_t)(v >> 32));
-        frame_put_u32(f, (uint32_t)v);
+        put_number(f, v, 8);
 }
 
 void frame_put_uuid(struct frame_out *f, const uint8_t uuid[FRAME_UUID])
 {
-        put(f, uuid, FRAME_UUID);
+        buf_append(f->b, uuid, FRAME_UUID);
 }
 
 void frame_put_str(struct frame_out *f, const char *s, size_t len)
 {
         frame_put_u32(f, (uint32_t)len);
-        put(f, s, len);
+        buf_append(f->b, s, len);
 }
 
 void frame_put_blob(struct frame_out *f, const void *p, size_t len)
 {
-        put(f, p, len);
+        buf_append(f->b, p, len);
 }
 
 /* Reading */
@@ -243,6 +241,23 @@ bool frame_uuid_bytes(const char *text, uint8_t ret[FRAME_UUID])
                 ret[i] = (uint8_t)(high << 4 | low);
         }
         return *text == '\0';
+}
+
+void frame_write(struct buf *b, enum frame_type type, uint32_t channel,
+                 const struct frame_field *fields, size_t n)
+{
+        struct frame_out f;
+
+        frame_begin(&f, b, type, channel);
+        for (size_t i = 0; i < n; i++) {
+                if (fields[i].size > 0)
+                        put_number(&f, fields[i].number, fields[i].size);
+                else if (fields[i].is_text)
+                        frame_put_str(&f, fields[i].bytes, fields[i].number);
+                else
+                        frame_put_blob(&f, fields[i].bytes, fields[i].number);
+        }
+        frame_end(&f);
 }
 
 /* Shared payloads */

@@ -133,6 +133,28 @@ void frame_put_uuid(struct frame_out *f, const uint8_t uuid[FRAME_UUID]);
 void frame_put_str(struct frame_out *f, const char *s, size_t len);
 void frame_put_blob(struct frame_out *f, const void *p, size_t len);
 
+/* A whole frame from its fields, in their order. */
+struct frame_field {
+        uint8_t size; /* of a number; 0: bytes */
+        bool is_text; /* bytes behind their length */
+        uint64_t number;
+        const void *bytes;
+};
+
+#define F_U8(v)           ((struct frame_field){ 1, false, (uint8_t)(v), NULL })
+#define F_U16(v)          ((struct frame_field){ 2, false, (uint16_t)(v), NULL })
+#define F_U32(v)          ((struct frame_field){ 4, false, (uint32_t)(v), NULL })
+#define F_U64(v)          ((struct frame_field){ 8, false, (v), NULL })
+#define F_BYTES(at, len)  ((struct frame_field){ 0, false, (len), (at) })
+#define F_TEXT(text, len) ((struct frame_field){ 0, true, (len), (text) })
+
+#define FRAME_WRITE(b, type, channel, ...)                                                         \
+        frame_write(b, type, channel, (const struct frame_field[]){ __VA_ARGS__ },                 \
+                    sizeof((const struct frame_field[]){ __VA_ARGS__ }) /                          \
+                            sizeof(struct frame_field))
+void frame_write(struct buf *b, enum frame_type type, uint32_t channel,
+                 const struct frame_field *fields, size_t n);
+
 /* Reading a header: 1 when there is one, 0 for more bytes, ERR_INVALID for what can be no header.
  */
 int frame_parse_header(const void *bytes, size_t len, struct frame_header *ret, struct err *err);

@@ -38,27 +38,23 @@ static void read_ask(struct frame_in *f, struct relay_frame *r)
                 f->bad = true;
 }
 
-static void read_answer(struct frame_in *f, struct relay_frame *r)
-{
-        r->code = frame_get_u16(f);
-        r->value = frame_get_u8(f);
-        r->text = frame_get_str(f);
-        if (r->value > 1 || (r->code != RELAY_OK && r->value != 0))
-                f->bad = true;
-}
-
 int relay_frame_read(const struct frame_header *h, struct frame_in *f, struct relay_frame *ret,
                      struct err *err)
 {
         *ret = (struct relay_frame){ .type = h->type, .channel = h->channel };
         if (h->channel == 0)
                 return err_set(err, ERR_INVALID, "a question without a channel");
-        if (h->type == FRAME_ASK)
+        if (h->type == FRAME_ASK) {
                 read_ask(f, ret);
-        else if (h->type == FRAME_ANSWER)
-                read_answer(f, ret);
-        else
+        } else if (h->type == FRAME_ANSWER) {
+                ret->code = frame_get_u16(f);
+                ret->value = frame_get_u8(f);
+                ret->text = frame_get_str(f);
+                if (ret->value > 1 || (ret->code != RELAY_OK && ret->value != 0))
+                        f->bad = true;
+        } else {
                 f->bad = true;
+        }
         return frame_in_end(f, err);
 }
 

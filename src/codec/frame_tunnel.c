@@ -6,43 +6,25 @@ static bool is_control(uint8_t type)
         return type == FRAME_LISTEN || type == FRAME_LISTENING || type == FRAME_UNLISTEN;
 }
 
-static void read_listening(struct frame_in *f, struct tunnel_frame *t)
-{
-        frame_get_uuid(f, t->id);
-        t->port = frame_get_u16(f);
-        t->code = frame_get_u16(f);
-        t->text = frame_get_str(f);
-        /* It listens on a port, or it does not and says why. */
-        if ((t->port == 0) != (t->code != 0))
-                f->bad = true;
-}
-
-static void read_listen(struct frame_in *f, struct tunnel_frame *t)
-{
-        frame_get_uuid(f, t->id);
-        t->kind = frame_get_u8(f);
-        t->port = frame_get_u16(f);
-        t->idle_ms = frame_get_u32(f);
-        if (t->kind != TUNNEL_CALLBACK && t->kind != TUNNEL_PROXY)
-                f->bad = true;
-}
-
-static void read_bytes(struct frame_in *f, struct tunnel_frame *t)
-{
-        t->offset = frame_get_u64(f);
-        t->data = frame_get_blob(f);
-        if (t->data.len == 0 || t->offset > UINT64_MAX - t->data.len)
-                f->bad = true;
-}
-
 static void read_payload(struct frame_in *f, struct tunnel_frame *t)
 {
         switch (t->type) {
         case FRAME_LISTEN:
-                read_listen(f, t);
+                frame_get_uuid(f, t->id);
+                t->kind = frame_get_u8(f);
+                t->port = frame_get_u16(f);
+                t->idle_ms = frame_get_u32(f);
+                if (t->kind != TUNNEL_CALLBACK && t->kind != TUNNEL_PROXY)
+                        f->bad = true;
                 break;
         case FRAME_LISTENING:
-                read_listening(f, t);
+                frame_get_uuid(f, t->id);
+                t->port = frame_get_u16(f);
+                t->code = frame_get_u16(f);
+                t->text = frame_get_str(f);
+                /* It listens on a port, or it does not and says why. */
+                if ((t->port == 0) != (t->code != 0))
+                        f->bad = true;
                 break;
         case FRAME_UNLISTEN:
                 frame_get_uuid(f, t->id);
@@ -62,7 +44,10 @@ static void read_payload(struct frame_in *f, struct tunnel_frame *t)
                         f->bad = true;
                 break;
         case FRAME_BYTES:
-                read_bytes(f, t);
+                t->offset = frame_get_u64(f);
+                t->data = frame_get_blob(f);
+                if (t->data.len == 0 || t->offset > UINT64_MAX - t->data.len)
+                        f->bad = true;
                 break;
         case FRAME_END:
                 t->offset = frame_get_u64(f);
