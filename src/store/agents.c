@@ -44,18 +44,6 @@ static const struct column agent_key_columns[] = {
 const struct row_type agent_key_table =
         ROW_TYPE("agent_api_keys", struct agent_key, agent_key_columns, "Key not found");
 
-int agents_insert(struct db *db, const struct agent *row, struct err *err)
-{
-        return row_insert(db, &agent_table, row, err);
-}
-
-int agents_get(struct db *db, const char *id, struct arena *arena, struct agent *ret,
-               struct err *err)
-{
-        return row_get(db, &agent_table, "SELECT * FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)),
-                       arena, ret, err);
-}
-
 int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
                 struct err *err)
 {

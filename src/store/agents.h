@@ -29,10 +29,7 @@ extern const struct row_type agent_key_table;
 typedef int (*agent_fn)(void *ctx, const struct agent *row);
 typedef int (*agent_key_fn)(void *ctx, const struct agent_key *row);
 
-int agents_insert(struct db *db, const struct agent *row, struct err *err);
-/* ERR_NOT_FOUND "Agent not found". */
-int agents_get(struct db *db, const char *id, struct arena *arena, struct agent *ret,
-               struct err *err);
+ROW_BASICS(agents, struct agent, agent_table) /* agents_insert(), agents_get() */
 int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
                 struct err *err);
 /* The one of that slug, terminated ones aside; ERR_CONFLICT when there are several. */

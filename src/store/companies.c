@@ -22,18 +22,6 @@ static const struct column columns[] = {
 const struct row_type company_table =
         ROW_TYPE("companies", struct company, columns, "Company not found");
 
-int companies_insert(struct db *db, const struct company *row, struct err *err)
-{
-        return row_insert(db, &company_table, row, err);
-}
-
-int companies_get(struct db *db, const char *id, struct arena *arena, struct company *ret,
-                  struct err *err)
-{
-        return row_get(db, &company_table, "SELECT * FROM companies WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int companies_list(struct db *db, const char *user_id, struct arena *arena, company_fn fn,
                    void *ctx, struct err *err)
 {

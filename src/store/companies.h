@@ -16,10 +16,7 @@ extern const struct row_type company_table;
 
 typedef int (*company_fn)(void *ctx, const struct company *row);
 
-int companies_insert(struct db *db, const struct company *row, struct err *err);
-/* ERR_NOT_FOUND "Company not found". */
-int companies_get(struct db *db, const char *id, struct arena *arena, struct company *ret,
-                  struct err *err);
+ROW_BASICS(companies, struct company, company_table) /* companies_insert(), companies_get() */
 /* Oldest first. With `user_id`, only those where the user is an active member. */
 int companies_list(struct db *db, const char *user_id, struct arena *arena, company_fn fn,
                    void *ctx, struct err *err);

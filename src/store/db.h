@@ -108,6 +108,24 @@ int db_counts(struct db *db, const char *sql, const struct db_arg *args, size_t 
 /* Several statements, for migrations. */
 int db_script(struct db *db, const char *sql, struct err *err);
 
+/* Insert a row by its table of columns (row.h), and get one by its `id`: ERR_NOT_FOUND with the
+ * text of the type when there is none. */
+int row_insert(struct db *db, const struct row_type *type, const void *row, struct err *err);
+int row_by_id(struct db *db, const struct row_type *type, const char *id, struct arena *arena,
+              void *ret, struct err *err);
+
+/* Both for one table, with its own names and its own struct: things_insert() and things_get(). */
+#define ROW_BASICS(things, thing, table)                                                           \
+        static inline int things##_insert(struct db *db, const thing *row, struct err *err)        \
+        {                                                                                          \
+                return row_insert(db, &(table), row, err);                                         \
+        }                                                                                          \
+        static inline int things##_get(struct db *db, const char *id, struct arena *arena,         \
+                                       thing *ret, struct err *err)                                \
+        {                                                                                          \
+                return row_by_id(db, &(table), id, arena, ret, err);                               \
+        }
+
 /* Inside store_write(): once this is committed, and only then, tell the listener of the store
  * (store_listen()) that something of `type` happened in the company. In the order of the commits.
  * `type` is a literal. take_payload is an object; its reference is taken. */

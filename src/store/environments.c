@@ -18,24 +18,12 @@ static const struct column columns[] = {
 const struct row_type environment_table =
         ROW_TYPE("environments", struct environment, columns, "Environment not found");
 
-int environments_insert(struct db *db, const struct environment *row, struct err *err)
-{
-        return row_insert(db, &environment_table, row, err);
-}
-
 int environments_insert_local(struct db *db, const struct environment *row, struct err *err)
 {
         return row_exec(db, &environment_table,
                         "INSERT INTO environments (*) "
                         "ON CONFLICT (company_id, driver) WHERE driver = 'local' DO NOTHING",
                         row, DB_NO_ARGS, err);
-}
-
-int environments_get(struct db *db, const char *id, struct arena *arena, struct environment *ret,
-                     struct err *err)
-{
-        return row_get(db, &environment_table, "SELECT * FROM environments WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 int environments_get_local(struct db *db, const char *company_id, struct arena *arena,

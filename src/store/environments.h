@@ -14,12 +14,10 @@ struct environment {
 extern const struct row_type environment_table;
 
 /* A second `local` of a company is ERR_CONFLICT. */
-int environments_insert(struct db *db, const struct environment *row, struct err *err);
+ROW_BASICS(environments, struct environment,
+           environment_table) /* environments_insert(), environments_get() */
 /* Insert unless the company has a local environment; then leave that one alone. */
 int environments_insert_local(struct db *db, const struct environment *row, struct err *err);
-/* ERR_NOT_FOUND "Environment not found". */
-int environments_get(struct db *db, const char *id, struct arena *arena, struct environment *ret,
-                     struct err *err);
 int environments_get_local(struct db *db, const char *company_id, struct arena *arena,
                            struct environment *ret, struct err *err);
 /* Newest update first; status and driver are exact filters or NULL. How many. */

@@ -32,18 +32,6 @@ static const struct column columns[] = {
 const struct row_type execution_table =
         ROW_TYPE("executions", struct execution, columns, "Execution not found");
 
-int executions_insert(struct db *db, const struct execution *row, struct err *err)
-{
-        return row_insert(db, &execution_table, row, err);
-}
-
-int executions_get(struct db *db, const char *id, struct arena *arena, struct execution *ret,
-                   struct err *err)
-{
-        return row_get(db, &execution_table, "SELECT * FROM executions WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
                       struct execution *ret, struct err *err)
 {

@@ -31,10 +31,8 @@ extern const struct row_type execution_table;
 
 typedef int (*execution_fn)(void *ctx, const struct execution *row);
 
-int executions_insert(struct db *db, const struct execution *row, struct err *err);
-/* ERR_NOT_FOUND "Execution not found". */
-int executions_get(struct db *db, const char *id, struct arena *arena, struct execution *ret,
-                   struct err *err);
+ROW_BASICS(executions, struct execution,
+           execution_table) /* executions_insert(), executions_get() */
 int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
                       struct execution *ret, struct err *err);
 /* The next caller with its idempotency key gets an execution of its own. */

@@ -239,18 +239,6 @@ int board_keys_by_token(struct db *db, const char *token_sha256, int64_t now_us,
 
 /* Challenges */
 
-int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err)
-{
-        return row_insert(db, &cli_challenge_table, row, err);
-}
-
-int challenges_get(struct db *db, const char *id, struct arena *arena, struct cli_challenge *ret,
-                   struct err *err)
-{
-        return row_get(db, &cli_challenge_table, "SELECT * FROM cli_auth_challenges WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int challenges_approve(struct db *db, const char *id, const char *user_id, const char *key_id,
                        int64_t now_us, struct err *err)
 {

@@ -86,10 +86,8 @@ int board_keys_revoke(struct db *db, const char *id, const char *user_id, int64_
 int board_keys_by_token(struct db *db, const char *token_sha256, int64_t now_us,
                         struct arena *arena, struct board_key *ret, struct err *err);
 
-int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err);
-/* ERR_NOT_FOUND "CLI auth challenge not found". */
-int challenges_get(struct db *db, const char *id, struct arena *arena, struct cli_challenge *ret,
-                   struct err *err);
+ROW_BASICS(challenges, struct cli_challenge,
+           cli_challenge_table) /* challenges_insert(), challenges_get() */
 /* Pending to approved, or to cancelled: 1, or 0 when it was not pending. */
 int challenges_approve(struct db *db, const char *id, const char *user_id, const char *key_id,
                        int64_t now_us, struct err *err);

@@ -114,7 +114,7 @@ int issues_update(struct db *db, const struct issue *i, const struct issue *seen
 #define FILTER(column, parameter) "AND (" WITHOUT(parameter) " OR " column " = " parameter ") "
 
 /* "%what%", with what LIKE would take for a pattern taken literally. */
-static const char *pattern(struct arena *arena, const char *text)
+static const char *like_pattern(struct arena *arena, const char *text)
 {
         char *out, *at;
 
@@ -162,7 +162,7 @@ int issues_list(struct db *db, const struct issue_filter *f, struct arena *arena
                         DB_ARGS(DB_T(f->company_id), DB_T(f->statuses), DB_T(f->assignee_agent_id),
                                 DB_T(f->assignee_user_id), DB_T(f->project_id), DB_T(f->parent_id),
                                 DB_T(f->execution_workspace_id), DB_T(f->origin_kind),
-                                DB_T(f->origin_id), DB_T(pattern(arena, f->text)),
+                                DB_T(f->origin_id), DB_T(like_pattern(arena, f->text)),
                                 DB_T(f->descendant_of), DB_T(f->participant_agent_id),
                                 DB_I(f->limit), DB_I(f->offset)),
                         arena, fn, ctx, err);

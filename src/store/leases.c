@@ -29,18 +29,6 @@ static const struct column columns[] = {
 const struct row_type lease_table =
         ROW_TYPE("environment_leases", struct lease, columns, "Environment lease not found");
 
-int leases_insert(struct db *db, const struct lease *row, struct err *err)
-{
-        return row_insert(db, &lease_table, row, err);
-}
-
-int leases_get(struct db *db, const char *id, struct arena *arena, struct lease *ret,
-               struct err *err)
-{
-        return row_get(db, &lease_table, "SELECT * FROM environment_leases WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int leases_last_of_place(struct db *db, const char *place_id, struct arena *arena,
                          struct lease *ret, struct err *err)
 {

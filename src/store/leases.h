@@ -21,10 +21,7 @@ extern const struct row_type lease_table;
 
 typedef int (*lease_fn)(void *ctx, const struct lease *row);
 
-int leases_insert(struct db *db, const struct lease *row, struct err *err);
-/* ERR_NOT_FOUND "Environment lease not found". */
-int leases_get(struct db *db, const char *id, struct arena *arena, struct lease *ret,
-               struct err *err);
+ROW_BASICS(leases, struct lease, lease_table) /* leases_insert(), leases_get() */
 int leases_by_key(struct db *db, const char *environment_id, const char *key, struct arena *arena,
                   struct lease *ret, struct err *err);
 

@@ -15,7 +15,7 @@ static const struct {
         int (*after)(struct db *db, struct err *err);
 } in_code[] = { { 10, migrate_0010 } };
 
-static int apply(struct db *db, const struct embedded_file *file, struct err *err)
+static int apply_migration(struct db *db, const struct embedded_file *file, struct err *err)
 {
         int r = db_script(db, file->data, err);
 
@@ -49,7 +49,7 @@ int migrate(struct db *db, struct err *err)
                 newest = number_of(f);
                 if (newest <= have)
                         continue;
-                r = apply(db, f, err);
+                r = apply_migration(db, f, err);
                 if (r < 0)
                         return r;
         }

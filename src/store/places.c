@@ -29,23 +29,11 @@ static const struct column columns[] = {
 };
 const struct row_type place_table = ROW_TYPE("places", struct place, columns, "Place not found");
 
-int places_insert(struct db *db, const struct place *row, struct err *err)
-{
-        return row_insert(db, &place_table, row, err);
-}
-
 int places_replace(struct db *db, const struct place *from, const struct place *to, struct err *err)
 {
         return row_exec(db, &place_table,
                         "UPDATE places SET * WHERE id = ?1 AND state = ?2 AND epoch = ?3", to,
                         DB_ARGS(DB_T(from->id), DB_T(from->state), DB_I(from->epoch)), err);
-}
-
-int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
-               struct err *err)
-{
-        return row_get(db, &place_table, "SELECT * FROM places WHERE id = ?1", DB_ARGS(DB_T(id)),
-                       arena, ret, err);
 }
 
 int places_by_request(struct db *db, const char *environment_id, const char *key,

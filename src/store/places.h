@@ -25,10 +25,7 @@ extern const struct row_type place_table;
 
 typedef int (*place_fn)(void *ctx, const struct place *row);
 
-int places_insert(struct db *db, const struct place *row, struct err *err);
-/* ERR_NOT_FOUND "Place not found". */
-int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
-               struct err *err);
+ROW_BASICS(places, struct place, place_table) /* places_insert(), places_get() */
 
 /* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when another
  * writer was first. The caller has set to->epoch. */

@@ -18,18 +18,6 @@ static const struct column columns[] = {
 const struct row_type project_table =
         ROW_TYPE("projects", struct project, columns, "Project not found");
 
-int projects_insert(struct db *db, const struct project *p, struct err *err)
-{
-        return row_insert(db, &project_table, p, err);
-}
-
-int projects_get(struct db *db, const char *id, struct arena *arena, struct project *ret,
-                 struct err *err)
-{
-        return row_get(db, &project_table, "SELECT * FROM projects WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int projects_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
                   struct project *ret, struct err *err)
 {

@@ -14,10 +14,7 @@ extern const struct row_type project_table;
 
 typedef int (*project_fn)(void *ctx, const struct project *row);
 
-int projects_insert(struct db *db, const struct project *project, struct err *err);
-/* ERR_NOT_FOUND "Project not found". */
-int projects_get(struct db *db, const char *id, struct arena *arena, struct project *ret,
-                 struct err *err);
+ROW_BASICS(projects, struct project, project_table) /* projects_insert(), projects_get() */
 /* By its slug; ERR_CONFLICT when there are several. */
 int projects_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
                   struct project *ret, struct err *err);

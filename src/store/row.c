@@ -45,6 +45,8 @@ char *row_sql(const struct row_type *type, const char *text, size_t n_args)
                 else if (!select)
                         buf_appendf(&columns, " = ?%zu", ++n_own);
         }
+        if (select && !star)
+                return xasprintf("SELECT %s FROM %s WHERE id = ?1", buf_str(&columns), type->table);
         if (!is_insert(text))
                 return xasprintf("%.*s%s%s", (int)(star - text), text, buf_str(&columns), star + 1);
         if (!star)
@@ -179,6 +181,12 @@ int row_only(struct db *db, const struct row_type *type, const char *sql, const 
         if (r > 0)
                 r = stmt_step(s, err);
         return r > 0 ? err_set(err, ERR_CONFLICT, "%s", several) : r;
+}
+
+int row_by_id(struct db *db, const struct row_type *type, const char *id, struct arena *arena,
+              void *ret, struct err *err)
+{
+        return row_get(db, type, "SELECT", DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 /* -- Writing ---------------------------------------------------------------------------------- */

@@ -18,6 +18,8 @@
  *     SELECT * FROM t …           the columns, in the order of the table
  *     INSERT INTO t (*) …         the columns that are not READ_ONLY, and their values
  *     UPDATE t SET *, a = ?1 …    those of the type's group; further assignments may follow
+ *     INSERT                      the whole of row_insert()
+ *     SELECT                      the whole of row_by_id()
  *
  * Only the first star of a text counts. Parameters ?1, ?2 … are the arguments of the call; the
  * values of the row follow them. row_sql() is where all this becomes SQL, once for each connection
@@ -128,7 +130,6 @@ int row_next(struct stmt *s, const struct row_type *type, struct arena *arena, v
 /* As db_exec(), with the row's values where the text has a star. */
 int row_exec(struct db *db, const struct row_type *type, const char *sql, const void *row,
              const struct db_arg *args, size_t n_args, struct err *err);
-int row_insert(struct db *db, const struct row_type *type, const void *row, struct err *err);
 
 /* -- For back ends ---------------------------------------------------------------------------- */
 

@@ -78,11 +78,6 @@ static const struct row_type run_step_table = RUN_ROWS(.group = BY_STEP);
 static const struct row_type run_end_table = RUN_ROWS(.group = BY_END);
 static const struct row_type run_output_table = RUN_ROWS(.group = BY_OUTPUT);
 
-int runs_insert(struct db *db, const struct run *row, struct err *err)
-{
-        return row_insert(db, &run_table, row, err);
-}
-
 int runs_step(struct db *db, const struct run *row, const char *from, const char *to,
               struct err *err)
 {
@@ -168,12 +163,6 @@ int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err)
                        "UPDATE heartbeat_runs SET step = 'done', updated_at = ?2 "
                        "WHERE id = ?1 AND step = 'queued' AND finished_at IS NOT NULL",
                        DB_ARGS(DB_T(id), DB_I(now_us)), err);
-}
-
-int runs_get(struct db *db, const char *id, struct arena *arena, struct run *ret, struct err *err)
-{
-        return row_get(db, &run_table, "SELECT * FROM heartbeat_runs WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 /* The rows behind ?2 and ?3, newest first, at most ?4. */

@@ -62,9 +62,7 @@ extern const struct row_type run_table;
 
 typedef int (*run_fn)(void *ctx, const struct run *row);
 
-int runs_insert(struct db *db, const struct run *row, struct err *err);
-/* ERR_NOT_FOUND "Heartbeat run not found". */
-int runs_get(struct db *db, const char *id, struct arena *arena, struct run *ret, struct err *err);
+ROW_BASICS(runs, struct run, run_table) /* runs_insert(), runs_get() */
 
 struct run_filter {
         const char *company_id;   /* NULL: all */

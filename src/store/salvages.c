@@ -26,18 +26,6 @@ static const struct column columns[] = {
 const struct row_type salvage_table =
         ROW_TYPE("salvages", struct salvage, columns, "Salvage not found");
 
-int salvages_insert(struct db *db, const struct salvage *row, struct err *err)
-{
-        return row_insert(db, &salvage_table, row, err);
-}
-
-int salvages_get(struct db *db, const char *id, struct arena *arena, struct salvage *ret,
-                 struct err *err)
-{
-        return row_get(db, &salvage_table, "SELECT * FROM salvages WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int salvages_saving(struct db *db, const char *workspace_id, struct arena *arena,
                     struct salvage *ret, struct err *err)
 {

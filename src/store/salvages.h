@@ -25,10 +25,7 @@ extern const struct row_type salvage_table;
 typedef int (*salvage_fn)(void *ctx, const struct salvage *row);
 
 /* ERR_CONFLICT when one of the workspace is being saved. */
-int salvages_insert(struct db *db, const struct salvage *row, struct err *err);
-/* ERR_NOT_FOUND "Salvage not found". */
-int salvages_get(struct db *db, const char *id, struct arena *arena, struct salvage *ret,
-                 struct err *err);
+ROW_BASICS(salvages, struct salvage, salvage_table) /* salvages_insert(), salvages_get() */
 /* The one of a workspace that is being saved; ERR_NOT_FOUND. */
 int salvages_saving(struct db *db, const char *workspace_id, struct arena *arena,
                     struct salvage *ret, struct err *err);

@@ -55,18 +55,6 @@ const struct row_type secret_version_table =
         ROW_TYPE("company_secret_versions", struct secret_version, secret_version_columns,
                  "Secret version not found");
 
-int secrets_insert(struct db *db, const struct secret *row, struct err *err)
-{
-        return row_insert(db, &secret_table, row, err);
-}
-
-int secrets_get(struct db *db, const char *id, struct arena *arena, struct secret *ret,
-                struct err *err)
-{
-        return row_get(db, &secret_table, "SELECT * FROM company_secrets WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int secrets_find_name(struct db *db, const char *company_id, const char *name, struct arena *arena,
                       struct secret *ret, struct err *err)
 {

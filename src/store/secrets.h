@@ -48,10 +48,7 @@ typedef int (*secret_fn)(void *ctx, const struct secret *row);
 typedef int (*secret_version_fn)(void *ctx, const struct secret_version *row);
 
 /* ERR_CONFLICT: name or key is taken. */
-int secrets_insert(struct db *db, const struct secret *row, struct err *err);
-/* ERR_NOT_FOUND "Secret not found". */
-int secrets_get(struct db *db, const char *id, struct arena *arena, struct secret *ret,
-                struct err *err);
+ROW_BASICS(secrets, struct secret, secret_table) /* secrets_insert(), secrets_get() */
 /* 1 and *ret, or 0: one that is not deleted. */
 int secrets_find_name(struct db *db, const char *company_id, const char *name, struct arena *arena,
                       struct secret *ret, struct err *err);

@@ -21,18 +21,6 @@ static const struct column columns[] = {
 const struct row_type snapshot_table =
         ROW_TYPE("snapshots", struct snapshot, columns, "Snapshot not found");
 
-int snapshots_insert(struct db *db, const struct snapshot *row, struct err *err)
-{
-        return row_insert(db, &snapshot_table, row, err);
-}
-
-int snapshots_get(struct db *db, const char *id, struct arena *arena, struct snapshot *ret,
-                  struct err *err)
-{
-        return row_get(db, &snapshot_table, "SELECT * FROM snapshots WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int snapshots_by_name(struct db *db, const char *company_id, const char *name, struct arena *arena,
                       struct snapshot *ret, struct err *err)
 {

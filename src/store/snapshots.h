@@ -24,10 +24,7 @@ extern const struct row_type snapshot_table;
 typedef int (*snapshot_fn)(void *ctx, const struct snapshot *row);
 
 /* ERR_CONFLICT when the name is taken. */
-int snapshots_insert(struct db *db, const struct snapshot *row, struct err *err);
-/* ERR_NOT_FOUND "Snapshot not found". */
-int snapshots_get(struct db *db, const char *id, struct arena *arena, struct snapshot *ret,
-                  struct err *err);
+ROW_BASICS(snapshots, struct snapshot, snapshot_table) /* snapshots_insert(), snapshots_get() */
 int snapshots_by_name(struct db *db, const char *company_id, const char *name, struct arena *arena,
                       struct snapshot *ret, struct err *err);
 /* From one state to another, with size and owner of *to. 1, or 0 when it is in another state. */

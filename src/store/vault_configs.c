@@ -24,19 +24,6 @@ static const struct column columns[] = {
 const struct row_type vault_table = ROW_TYPE("company_secret_provider_configs", struct vault_row,
                                              columns, "Provider vault not found");
 
-int vault_configs_insert(struct db *db, const struct vault_row *row, struct err *err)
-{
-        return row_insert(db, &vault_table, row, err);
-}
-
-int vault_configs_get(struct db *db, const char *id, struct arena *arena, struct vault_row *ret,
-                      struct err *err)
-{
-        return row_get(db, &vault_table,
-                       "SELECT * FROM company_secret_provider_configs WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int vault_configs_list(struct db *db, const char *company_id, struct arena *arena, vault_row_fn fn,
                        void *ctx, struct err *err)
 {

@@ -23,10 +23,8 @@ extern const struct row_type vault_table;
 
 typedef int (*vault_row_fn)(void *ctx, const struct vault_row *row);
 
-int vault_configs_insert(struct db *db, const struct vault_row *row, struct err *err);
-/* ERR_NOT_FOUND "Provider vault not found". */
-int vault_configs_get(struct db *db, const char *id, struct arena *arena, struct vault_row *ret,
-                      struct err *err);
+ROW_BASICS(vault_configs, struct vault_row,
+           vault_table) /* vault_configs_insert(), vault_configs_get() */
 /* In the order in which they were made. */
 int vault_configs_list(struct db *db, const char *company_id, struct arena *arena, vault_row_fn fn,
                        void *ctx, struct err *err);

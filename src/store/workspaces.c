@@ -34,18 +34,6 @@ static const struct column columns[] = {
 const struct row_type workspace_table =
         ROW_TYPE("workspaces", struct workspace_row, columns, "Workspace not found");
 
-int workspaces_insert(struct db *db, const struct workspace_row *row, struct err *err)
-{
-        return row_insert(db, &workspace_table, row, err);
-}
-
-int workspaces_get(struct db *db, const char *id, struct arena *arena, struct workspace_row *ret,
-                   struct err *err)
-{
-        return row_get(db, &workspace_table, "SELECT * FROM workspaces WHERE id = ?1",
-                       DB_ARGS(DB_T(id)), arena, ret, err);
-}
-
 int workspaces_of_lease(struct db *db, const char *lease_id, struct arena *arena,
                         struct workspace_row *ret, struct err *err)
 {

@@ -36,10 +36,8 @@ extern const struct row_type workspace_table;
 typedef int (*workspace_row_fn)(void *ctx, const struct workspace_row *row);
 
 /* ERR_CONFLICT when the lease has a living one. */
-int workspaces_insert(struct db *db, const struct workspace_row *row, struct err *err);
-/* ERR_NOT_FOUND "Workspace not found". */
-int workspaces_get(struct db *db, const char *id, struct arena *arena, struct workspace_row *ret,
-                   struct err *err);
+ROW_BASICS(workspaces, struct workspace_row,
+           workspace_table) /* workspaces_insert(), workspaces_get() */
 /* The newest of a lease, living or not; ERR_NOT_FOUND "The lease has no workspace". */
 int workspaces_of_lease(struct db *db, const char *lease_id, struct arena *arena,
                         struct workspace_row *ret, struct err *err);

@@ -82,8 +82,8 @@ static struct sqlite_stmt_slot *slot_of(struct stmt *s)
 
 static const struct db_ops ops;
 
-static int prepare(struct sqlite_conn *c, const struct row_type *type, const char *sql,
-                   size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
+static int prepare_statement(struct sqlite_conn *c, const struct row_type *type, const char *sql,
+                             size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
 {
         struct sqlite_stmt_slot *slot = xcalloc(1, sizeof(*slot));
         CLEAN(cleanup_free) char *made = type ? row_sql(type, sql, n_args) : NULL;
@@ -119,7 +119,7 @@ static int find_statement(struct sqlite_conn *c, const struct row_type *type, co
                         *ret = slot;
                         return 0;
                 }
-                r = prepare(c, type, sql, n_args, ret, err);
+                r = prepare_statement(c, type, sql, n_args, ret, err);
                 if (*ret && !slot)
                         c->slots[at] = *ret;
                 else if (*ret)
