@@ -85,26 +85,6 @@ static int take_option(struct args *a, const struct cli_option *o, const char *i
         return 0;
 }
 
-static int read_long(struct args *a, const char *arg, struct err *err)
-{
-        const char *equals = strchr(arg, '=');
-        size_t len = equals ? (size_t)(equals - arg - 2) : strlen(arg + 2);
-        const struct cli_option *o = find_option(a, arg + 2, len, 0);
-
-        if (!o)
-                return unknown_option(a, arg, len, err);
-        return take_option(a, o, equals ? equals + 1 : NULL, err);
-}
-
-static int read_letter(struct args *a, const char *arg, struct err *err)
-{
-        const struct cli_option *o = find_option(a, NULL, 0, arg[1]);
-
-        if (!o)
-                return err_set(err, ERR_USAGE, "unknown option -%c", arg[1]);
-        return take_option(a, o, arg[2] ? arg + 2 : NULL, err);
-}
-
 int args_next_word(struct args *a, const char **ret_word, struct err *err)
 {
         while (a->at < a->argc) {
@@ -119,7 +99,18 @@ int args_next_word(struct args *a, const char **ret_word, struct err *err)
                         a->options_ended = true;
                         continue;
                 }
-                r = arg[1] == '-' ? read_long(a, arg, err) : read_letter(a, arg, err);
+                if (arg[1] == '-') {
+                        size_t len = strcspn(arg + 2, "=");
+                        const struct cli_option *o = find_option(a, arg + 2, len, 0);
+
+                        r = o ? take_option(a, o, arg[2 + len] ? arg + 3 + len : NULL, err)
+                              : unknown_option(a, arg, len, err);
+                } else {
+                        const struct cli_option *o = find_option(a, NULL, 0, arg[1]);
+
+                        r = o ? take_option(a, o, arg[2] ? arg + 2 : NULL, err)
+                              : err_set(err, ERR_USAGE, "unknown option -%c", arg[1]);
+                }
                 if (r < 0)
                         return r;
         }
@@ -127,19 +118,7 @@ int args_next_word(struct args *a, const char **ret_word, struct err *err)
         return 0;
 }
 
-int args_rest(struct args *a, struct err *err)
-{
-        for (;;) {
-                const char *word;
-                int r = args_next_word(a, &word, err);
-
-                if (r < 0 || !word)
-                        return r;
-                a->words[a->n_words++] = word;
-        }
-}
-
-int args_rest_command(struct args *a, size_t own, struct err *err)
+int args_rest(struct args *a, size_t own, struct err *err)
 {
         for (;;) {
                 const char *word;

@@ -59,11 +59,10 @@ void args_add_table(struct args *a, const struct cli_option *table);
 /* Read options up to the next word and return it, or NULL at the end. ERR_USAGE for an option that
  * is unknown, lacks its value or has one too many. */
 int args_next_word(struct args *a, const char **ret_word, struct err *err);
-/* Read all that is left; the words are then in a->words. */
-int args_rest(struct args *a, struct err *err);
-/* The same for a command line that ends with the command line of another program: after `own` words
- * of ours the next one ends the options, as `--` does. */
-int args_rest_command(struct args *a, size_t own, struct err *err);
+/* Read all that is left; the words are then in a->words. Where the command line ends with that of
+ * another program, `own` says after how many words of ours the next one ends the options, as `--`
+ * does; SIZE_MAX: it does not. */
+int args_rest(struct args *a, size_t own, struct err *err);
 
 bool args_flag(const struct args *a, const char *name);
 /* NULL when not given. */

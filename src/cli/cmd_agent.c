@@ -353,7 +353,7 @@ static int cmd_agent_update(struct cli *c, const struct args *a, struct err *err
         OPTION("adapter", "TYPE", "how it is run (default: process)"),                             \
                 OPTION("role", "ROLE", "engineer, qa, ceo and others (general)"),                  \
                 OPTION("title", "TEXT", "what it calls itself"),                                   \
-                OPTION("reports-to", "AGENT", "its manager"),                                      \
+                OPTION("reports-to", "AGENT", "the agent that it reports to"),                                      \
                 OPTION("environment", "ENV", "where it works (the default of its company)"),       \
                 OPTION("every", "TIME", "wake it so often: 30s, 15m, 2h"),                         \
                 OPTION("cron", "LINE", "wake it at these times, in UTC"),                          \
@@ -373,7 +373,7 @@ const struct cli_command agent_commands[] = {
                                      { "ROLE", "role" }, { "ADAPTER", "adapterType" },
                                      { "STATUS", "status", COLUMN_STATE }),
                    .none = "no agents" } },
-        { "create", "NAME [OPTION]...", "Make an agent",
+        { "create", "NAME [OPTION]...", "Create an agent",
           "berth agent create Ada -o command=./agent --env LANG=C.UTF-8", .words = 1,
           .notes = "-o sets a member of its adapterConfig: -o command=sh is text, and\n"
                    "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
@@ -387,7 +387,7 @@ const struct cli_command agent_commands[] = {
           .options = OPTIONS({ "name", "NAME", "a new name" }, AGENT_OPTIONS, AGENT_ENV_OPTIONS,
                              { "unset", "K", "remove a variable", .is_list = true }),
           .run = cmd_agent_update },
-        { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]", "Let an agent run now",
+        { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]", "Wake an agent: start a run now",
           "berth agent wake Ada --issue ACM-1 --follow", .words = 1,
           .notes =
                   "Prints the id of the run. A run of the same task that has not begun yet takes\n"
@@ -401,13 +401,13 @@ const struct cli_command agent_commands[] = {
                   { "task", "KEY", "a name for what it is to do, when there is no issue" },
                   { "key", "KEY", "the same key again is the same run" }),
           .run = cmd_agent_wake },
-        { "pause", "AGENT [--reason TEXT]", "Let an agent do nothing until it is resumed",
+        { "pause", "AGENT [--reason TEXT]", "Pause an agent until it is resumed",
           "berth agent pause Ada --reason 'over budget'", .words = 1,
           .options = OPTIONS({ "reason", "TEXT", "why (manual)" }),
           .act = { &kind_agent, "POST", "/pause", .members = MEMBERS({ "reason", "reason" }) } },
-        { "resume", "AGENT", "Let a paused agent work again", "berth agent resume Ada", .words = 1,
+        { "resume", "AGENT", "Resume a paused agent", "berth agent resume Ada", .words = 1,
           .act = { &kind_agent, "POST", "/resume" } },
-        { "terminate", "AGENT", "End an agent for ever: its keys and its secrets go",
+        { "terminate", "AGENT", "Terminate an agent for good; its keys and secrets are removed",
           "berth agent terminate Ada", .words = 1, .run = cmd_agent_terminate },
         { "delete", "AGENT", "Delete an agent, with its keys and bindings",
           "berth agent delete Ada", .words = 1, .run = cmd_agent_delete },

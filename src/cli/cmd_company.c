@@ -30,22 +30,9 @@ const struct cli_kind kind_company = {
                          { "Created", "createdAt", COLUMN_TIME }),
 };
 
-/* `none` leaves it without one. */
-static int set_default_environment(struct cli *c, const char *given, json_t *body, struct err *err)
-{
-        json_t *environment;
-        int r = 0;
-
-        if (!given)
-                return 0;
-        if (streq(given, "none"))
-                return json_object_set_new(body, "defaultEnvironmentId", json_null());
-        r = cli_place(c, given, &environment, err);
-        return r < 0 ? r : body_set(body, "defaultEnvironmentId", cli_text(environment, "id"), err);
-}
-
 static int cmd_company_update(struct cli *c, const struct args *a, struct err *err)
 {
+        const char *given = args_value(a, "default-environment"); /* `none`: without one */
         json_t *company, *body = cli_keep(c, json_object());
         int r = cli_find(c, &kind_company, a->words[0], &company, err);
 
@@ -54,8 +41,13 @@ static int cmd_company_update(struct cli *c, const struct args *a, struct err *e
         c->company = cli_text(company, "id");
         r = cli_fill(c, a, MEMBERS({ "name", "name" }, { "description", "description" }), body,
                      err);
-        if (r >= 0)
-                r = set_default_environment(c, args_value(a, "default-environment"), body, err);
+        if (r >= 0 && given && streq(given, "none"))
+                json_object_set_new(body, "defaultEnvironmentId", json_null());
+        else if (r >= 0 && given)
+                r = cli_fill(
+                        c, a,
+                        MEMBERS({ "defaultEnvironmentId", "default-environment", MEMBER_PLACE }),
+                        body, err);
         if (r >= 0 && json_object_size(body) == 0)
                 r = err_set(err, ERR_USAGE,
                             "nothing to change: give --name, --description or "
@@ -91,7 +83,7 @@ const struct cli_command company_commands[] = {
                                      { "STATUS", "status", COLUMN_STATE },
                                      { "CREATED", "createdAt", COLUMN_TIME }),
                    .none = "no companies" } },
-        { "create", "NAME [--description TEXT] [--default-environment KIND]", "Make a company",
+        { "create", "NAME [--description TEXT] [--default-environment KIND]", "Create a company",
           "berth company create Acme", .words = 1,
           .notes = "Its agents work in a sandbox of their own, where this machine can make one, "
                    "unless they or\n--default-environment say otherwise.",

@@ -7,8 +7,8 @@
 
 static const char *const status_names[] = { "ok", "limited", "missing" };
 
-static void add(struct doctor_report *d, const char *name, enum doctor_status status,
-                const char *detail, const char *fix, bool needed)
+static void add_check(struct doctor_report *d, const char *name, enum doctor_status status,
+                      const char *detail, const char *fix, bool needed)
 {
         if (status == DOCTOR_OK)
                 fix = NULL;
@@ -22,13 +22,13 @@ static void add(struct doctor_report *d, const char *name, enum doctor_status st
 void doctor_add(struct doctor_report *d, const char *name, enum doctor_status status,
                 const char *detail, const char *fix)
 {
-        add(d, name, status, detail, fix, false);
+        add_check(d, name, status, detail, fix, false);
 }
 
 void doctor_add_needed(struct doctor_report *d, const char *name, enum doctor_status status,
                        const char *detail, const char *fix)
 {
-        add(d, name, status, detail, fix, true);
+        add_check(d, name, status, detail, fix, true);
 }
 
 static void print_report(const struct doctor_report *d)
@@ -53,8 +53,6 @@ int cmd_doctor(struct cli *c, const struct args *a UNUSED, struct err *err UNUSE
         struct doctor_report d = { .cli = c, .checks = cli_keep(c, json_array()) };
 
         doctor_kernel(&d);
-        doctor_namespaces(&d);
-        doctor_cgroup(&d);
         doctor_subids(&d);
         doctor_sandbox(&d);
         doctor_workers(&d);

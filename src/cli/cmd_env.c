@@ -377,7 +377,7 @@ const struct cli_command env_commands[] = {
         { "create",
           "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]... | ssh "
           "[USER@]HOST[:PORT][/PATH] [OPTION]...",
-          "Make an environment", "berth env create sandbox box -o memoryMb=512", .words = 1,
+          "Create an environment", "berth env create sandbox box -o memoryMb=512", .words = 1,
           .max_words = 2,
           .notes = CONFIG_NOTES
           "\nA sandbox without a provider is the built-in one, `berth`. Without any "
@@ -400,7 +400,7 @@ const struct cli_command env_commands[] = {
           .options = OPTIONS(
                   { "name", "NAME", "a new name" }, { "description", "TEXT", "a new description" },
                   { "status", "STATUS", "active or archived" },
-                  { "move-to", "ENV", "what works in it works there from now on" }, CONFIG_OPTIONS),
+                  { "move-to", "ENV", "the environment that takes over what uses this one" }, CONFIG_OPTIONS),
           .run = cmd_env_update },
         { "delete", "ENV [--close-leases] [--move-to ENV] [--yes]", "Delete an environment",
           "berth env delete box --yes", .words = 1,
@@ -409,10 +409,10 @@ const struct cli_command env_commands[] = {
                   "projects, issues,\nworkspaces or the company's default name it: --move-to moves "
                   "these.",
           .options = OPTIONS({ "close-leases", NULL, "end its living leases first" },
-                             { "move-to", "ENV", "what works in it works there from now on" },
+                             { "move-to", "ENV", "the environment that takes over what uses this one" },
                              { "yes", NULL, "do not ask", 'y' }),
           .run = cmd_env_delete },
-        { "probe", "ENV", "Try whether an environment works", "berth env probe Local", .words = 1,
+        { "probe", "ENV", "Test whether an environment works", "berth env probe Local", .words = 1,
           .notes = "Exit status 1 when it does not.",
           .act = { &kind_environment, "POST", "/probe", .print = print_probe,
                    .status = probe_status } },

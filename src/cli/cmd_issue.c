@@ -243,6 +243,10 @@ static int cmd_issue_document(struct cli *c, const struct args *a, struct err *e
 
 /* -- the table -------------------------------------------------------------------------------- */
 
+#define ENVIRONMENT_NOTE                                                                            \
+        "--environment has an effect only while the instance setting enableIsolatedWorkspaces is\n" \
+        "on; otherwise the issue is worked on in the environment of the agent."
+
 #define SHARED_OPTIONS                                                                             \
         OPTION("description", "TEXT", "what is to be done"),                                       \
                 OPTION("status", "STATUS",                                                         \
@@ -273,39 +277,40 @@ const struct cli_command issue_commands[] = {
                                   { "STATUS", "status", COLUMN_STATE }, { "PRIORITY", "priority" },
                                   { "UPDATED", "updatedAt", COLUMN_TIME }, { "TITLE", "title" }),
                    .none = "no issues" } },
-        { "create", "TITLE [OPTION]...", "Make an issue",
+        { "create", "TITLE [OPTION]...", "Create an issue",
           "berth issue create 'Mend the login' --priority high", .words = 1,
-          .options = OPTIONS(SHARED_OPTIONS), .run = cmd_issue_create },
+          .notes = ENVIRONMENT_NOTE, .options = OPTIONS(SHARED_OPTIONS), .run = cmd_issue_create },
         { "show", "ISSUE", "Show one issue", "berth issue show ACM-1", .words = 1,
           .act = { &kind_issue } },
         { "update", "ISSUE [OPTION]...", "Change an issue",
           "berth issue update ACM-1 --status done --comment 'works now'", .words = 1,
+          .notes = ENVIRONMENT_NOTE,
           .options = OPTIONS({ "title", "TEXT", "a new title" }, SHARED_OPTIONS,
-                             { "unassign", NULL, "nobody is to do it" },
-                             { "comment", "TEXT", "say why" }),
+                             { "unassign", NULL, "remove the assignee" },
+                             { "comment", "TEXT", "add this comment" }),
           .run = cmd_issue_update },
         { "checkout", "ISSUE [--agent AGENT] [--expected STATUS]...",
-          "Take an issue, so that nobody else works on it",
+          "Check out an issue, so that no other agent works on it",
           "berth issue checkout ACM-1 --agent Ada", .words = 1,
-          .notes =
-                  "An agent needs the id of its run in BERTH_RUN_ID or PAPERCLIP_RUN_ID. When the\n"
-                  "issue is somebody else's already, this fails; do not try again.",
+          .notes = "An agent needs the id of its run in BERTH_RUN_ID or PAPERCLIP_RUN_ID. When\n"
+                   "another agent has the issue already, this fails; do not try again.",
           .options = OPTIONS(
                   { "agent", "AGENT", "for this agent (default: the one whose key is used)" },
                   { "expected", "STATUS", "only from this status (todo, backlog, blocked)",
                     .is_list = true }),
           .run = cmd_issue_checkout },
-        { "release", "ISSUE [--force]", "Give an issue back, to be done by whoever takes it next",
+        { "release", "ISSUE [--force]", "Release an issue, so that another agent can take it",
           "berth issue release ACM-1", .words = 1,
-          .options = OPTIONS({ "force", NULL, "whoever has it, and only the lock" }),
+          .options = OPTIONS({ "force", NULL,
+                               "also when another agent has it; ends the lock and nothing else" }),
           .run = cmd_issue_release },
-        { "comment", "ISSUE TEXT [--reopen]", "Say something about an issue",
+        { "comment", "ISSUE TEXT [--reopen]", "Comment on an issue",
           "berth issue comment ACM-1 'see the log'", .words = 2,
           .options = OPTIONS({ "reopen", NULL, "to do again, when it was done or cancelled" }),
           .act = { &kind_issue, "POST", "/comments",
                    .members = MEMBERS({ "body", .word = 2 }, { "reopen", "reopen", MEMBER_TRUE }),
                    .print = print_comment } },
-        { "comments", "ISSUE", "Show what was said about an issue, oldest first",
+        { "comments", "ISSUE", "Show the comments of an issue, oldest first",
           "berth issue comments ACM-1", .words = 1,
           .act = { &kind_issue, "GET", "/comments?order=asc", .print = print_comments } },
         { "document", "ISSUE [KEY] [--file FILE [--title TEXT] [--base REVISION]]",

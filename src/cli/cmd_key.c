@@ -153,7 +153,7 @@ static int cmd_key_revoke(struct cli *c, const struct args *a, struct err *err)
 #define AGENT_OPTION OPTION("agent", "AGENT", "keys of this agent instead of board keys")
 
 const struct cli_command key_commands[] = {
-        { "create", "--board|--agent AGENT [OPTION]...", "Make a key; its token is shown once",
+        { "create", "--board|--agent AGENT [OPTION]...", "Create a key; its token is shown once",
           "berth key create --board --name laptop --ttl 30",
           .options = OPTIONS(
                   { "board", NULL, "for a person" },
@@ -168,7 +168,7 @@ const struct cli_command key_commands[] = {
           .run = cmd_key_create },
         { "list", "[--agent AGENT]", "List keys, without their tokens", "berth key list",
           .options = OPTIONS(AGENT_OPTION), .run = cmd_key_list },
-        { "revoke", "ID|NAME [--agent AGENT]", "End a key at once", "berth key revoke laptop",
+        { "revoke", "ID|NAME [--agent AGENT]", "Revoke a key at once", "berth key revoke laptop",
           .words = 1,
           .notes =
                   "At least four characters with which exactly one id begins or ends will do, too.",

@@ -313,7 +313,8 @@ static int cmd_lease_exec(struct cli *c, const struct args *a, struct err *err)
         int r = remote_options(c, a, 1, "env", &spec, err);
 
         if (r >= 0 && detach && (args_flag(a, "tty") || args_flag(a, "interactive")))
-                r = err_set(err, ERR_USAGE, "--detach leaves nobody to type: not with -t or -i");
+                r = err_set(err, ERR_USAGE,
+                            "--detach does not go with -t or -i: there is no input to forward");
         if (detach)
                 spec.forward_stdin = false;
         if (r >= 0)
@@ -443,25 +444,25 @@ const struct cli_command lease_commands[] = {
           .run = cmd_lease_list },
         { "show", "LEASE", "Show one lease", "berth lease show " SOME_LEASE, .words = 1,
           .act = { &kind_lease } },
-        { "acquire", "ENV [--ttl TIME] [--run UUID] [--key TEXT]", "Take a lease on an environment",
-          "berth lease acquire Local --ttl 30m", .words = 1,
+        { "acquire", "ENV [--ttl TIME] [--run UUID] [--key TEXT]",
+          "Acquire a lease on an environment", "berth lease acquire Local --ttl 30m", .words = 1,
           .options = OPTIONS(
                   { "ttl", "TIME", "end it by itself after this time (30s, 5m, 2h, 1d)" },
                   { "run", "UUID", "the run that holds it" },
                   { "key", "TEXT", "idempotency key: the same again gives the same lease" }),
           .run = cmd_lease_acquire },
-        { "renew", "LEASE --ttl TIME", "Let a lease live longer",
+        { "renew", "LEASE --ttl TIME", "Extend a lease",
           "berth lease renew " SOME_LEASE " --ttl 30m", .words = 1,
           .options = OPTIONS({ "ttl", "TIME", "from now on (30s, 5m, 2h, 1d)" }),
           .run = cmd_lease_renew },
-        { "release", "LEASE [--status STATUS]", "Give a lease up",
+        { "release", "LEASE [--status STATUS]", "Release a lease",
           "berth lease release " SOME_LEASE, .words = 1,
           .notes = "A lease that has ended already stays as it is.",
           .options = OPTIONS({ "status", "STATUS", "released (default), expired or failed" }),
           .run = cmd_lease_release },
-        { "pause", "LEASE", "Stop everything in a sandbox where it is",
-          "berth lease pause " SOME_LEASE, .words = 1,
-          .notes = "Its time goes on. `berth lease resume` lets it go on, too.",
+        { "pause", "LEASE", "Pause all processes in a sandbox", "berth lease pause " SOME_LEASE,
+          .words = 1,
+          .notes = "The time of the lease goes on. `berth lease resume` continues the sandbox.",
           .act = { &kind_lease, "POST", "/pause", .print = print_driver_answer } },
         { "resume", "LEASE", "Ask the driver to resume a lease", "berth lease resume " SOME_LEASE,
           .words = 1, .act = { &kind_lease, "POST", "/resume", .print = print_driver_answer } },
@@ -505,8 +506,7 @@ const struct cli_command lease_commands[] = {
                    .none = "nothing was run in this lease" } },
         { "output", "LEASE EXECUTION [--stderr] [-f] [--raw]", "Print what a command has written",
           "berth lease output " SOME_LEASE " " SOME_EXECUTION, .words = 2,
-          .notes = "On a terminal what would steer it is left out: the command may be somebody "
-                   "else's.",
+          .notes = "On a terminal, control characters are left out of the output.",
           .options = OPTIONS({ "stderr", NULL, "standard error instead of standard output" },
                              { "follow", NULL, "wait for more until the command has ended", 'f' },
                              { "raw", NULL, "control characters too when it goes to a terminal" }),

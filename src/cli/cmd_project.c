@@ -15,7 +15,7 @@ const struct cli_kind kind_project = {
                            .optional = true }),
 };
 
-static int run_create(struct cli *c, const struct args *a, struct err *err)
+static int cmd_project_create(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *project, *place, *body = cli_keep(c, json_object());
         const char *given = args_value(a, "environment"), *path;
@@ -44,11 +44,14 @@ const struct cli_command project_commands[] = {
                                      { "STATUS", "status", COLUMN_STATE },
                                      { "CREATED", "createdAt", COLUMN_TIME }),
                    .none = "no projects" } },
-        { "create", "NAME [--description TEXT] [--environment ENV]", "Make a project",
+        { "create", "NAME [--description TEXT] [--environment ENV]", "Create a project",
           "berth project create Site --description 'the web site'", .words = 1,
+          .notes = "--environment has an effect only while the instance setting "
+                   "enableIsolatedWorkspaces is on\n(PATCH /api/instance/settings/experimental). "
+                   "Otherwise issues are worked on in the environment\nof the agent.",
           .options = OPTIONS({ "description", "TEXT", "what it is" },
                              { "environment", "ENV", "where its issues are worked on" }),
-          .run = run_create },
+          .run = cmd_project_create },
         { "show", "PROJECT", "Show one project", "berth project show Site", .words = 1,
           .act = { &kind_project } },
         { 0 },

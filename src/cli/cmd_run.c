@@ -1,8 +1,8 @@
 /* `berth run`: lease, stage, run, restore, release, in one line.
  *
  * The lease is short and renewed while we are there, so that it ends soon when we are killed. From
- * the moment it is acquired every way out of here releases it (--keep aside); signals go to the
- * command, and its end is the way out. */
+ * the moment it is acquired every way out of here releases it (--keep aside); signals go to
+ * the command, and its end is the way out. */
 #include <berth/berth.h>
 #include <errno.h>
 #include <signal.h>
@@ -43,17 +43,6 @@ static double ms_since(const struct run *run, int64_t us)
 }
 
 /* Before the lease */
-
-static int reach_daemon(struct run *run, struct err *err)
-{
-        int r = 0;
-
-        run->is_private = !run->c->api_url;
-        if (run->is_private)
-                r = private_ensure(run->c, err);
-        run->ready_us = clock_mono_us();
-        return r;
-}
 
 /* An active one of the built-in sandbox by the name that we give it: the oldest, should two have
  * been made at once. */
@@ -136,7 +125,7 @@ static int choose_environment(struct run *run, struct err *err)
         return 0;
 }
 
-static int acquire(struct run *run, struct err *err)
+static int acquire_lease(struct run *run, struct err *err)
 {
         struct berth_acquire_options o = { .ttl_ms = LEASE_TTL_MS };
         struct berth_error error;
@@ -155,61 +144,40 @@ static int acquire(struct run *run, struct err *err)
 
 /* Where it runs */
 
-static const char *join(struct cli *c, const char *base, const char *path)
-{
-        if (!path || !base || *path == '/')
-                return path ? path : base;
-        return cli_printf(c, "%s/%s", base, path);
-}
-
-static int stage(struct run *run, const char *dir, const char **ret_cwd, struct err *err)
-{
-        int r;
-
-        run->workspace = (struct run_workspace){
-                .c = run->c,
-                .a = run->a,
-                .lease_id = run->lease.id,
-                .renew_ms = LEASE_TTL_MS,
-                .revive = run->is_private ? private_revive : NULL,
-        };
-        r = run_workspace_stage(&run->workspace, dir, ret_cwd, err);
-        if (r >= 0)
-                run->staged_us = clock_mono_us();
-        return r;
-}
-
+/* The workspace, or where we are; --cwd from there on. */
 static int find_directory(struct run *run, struct err *err)
 {
-        const char *workspace = args_value(run->a, "workspace");
+        const char *workspace = args_value(run->a, "workspace"), *base = NULL;
+        const char *given = run->spec.cwd;
         CLEAN(cleanup_free) char *here = NULL;
-        const char *base = NULL;
         int r = 0;
 
         if (workspace) {
-                r = stage(run, workspace, &base, err);
+                run->workspace = (struct run_workspace){
+                        .c = run->c,
+                        .a = run->a,
+                        .lease_id = run->lease.id,
+                        .renew_ms = LEASE_TTL_MS,
+                        .revive = run->is_private ? private_revive : NULL,
+                };
+                r = run_workspace_stage(&run->workspace, workspace, &base, err);
+                if (r >= 0)
+                        run->staged_us = clock_mono_us();
         } else if (streq(cli_text(run->environment, "driver"), "local")) {
                 here = getcwd(NULL, 0);
                 base = here ? cli_printf(run->c, "%s", here) : NULL;
         }
-        run->spec.cwd = join(run->c, base, run->spec.cwd);
+        if (!given)
+                run->spec.cwd = base;
+        else if (base && *given != '/')
+                run->spec.cwd = cli_printf(run->c, "%s/%s", base, given);
         return r;
 }
 
 /* The command */
 
-static void get_execution(struct run *run)
-{
-        if (!run->c->json || !run->remote.id[0])
-                return;
-        (void)cli_call(run->c, "GET",
-                       cli_printf(run->c, "/api/environment-leases/%s/executions/%s", run->lease.id,
-                                  run->remote.id),
-                       NULL, &run->execution, NULL);
-}
-
 /* Returns the status to exit with, or an error. */
-static int work(struct run *run, struct err *err)
+static int run_in_lease(struct run *run, struct err *err)
 {
         struct remote *m = &run->remote;
         int status, r = find_directory(run, err);
@@ -232,7 +200,11 @@ static int work(struct run *run, struct err *err)
         if (r < 0)
                 return r;
         remote_explain(m);
-        get_execution(run);
+        if (run->c->json && m->id[0])
+                (void)cli_call(run->c, "GET",
+                               cli_printf(run->c, "/api/environment-leases/%s/executions/%s",
+                                          run->lease.id, m->id),
+                               NULL, &run->execution, NULL);
         if (m->signal == SIGINT && m->interrupted && !m->gave_up)
                 run->c->end_by_signal = SIGINT;
         return remote_status(m);
@@ -240,7 +212,7 @@ static int work(struct run *run, struct err *err)
 
 /* After it */
 
-static void keep(struct run *run)
+static void keep_lease(struct run *run)
 {
         struct berth_error error;
         struct berth_lease lease;
@@ -257,7 +229,7 @@ static void keep(struct run *run)
 
 /* A daemon that is just being started again gets some time; one that is gone does not get it
  * twice. */
-static void release(struct run *run, bool is_gone)
+static void release_lease(struct run *run, bool is_gone)
 {
         int64_t until = clock_mono_ms() + (is_gone ? 0 : RELEASE_MS);
         struct berth_lease lease;
@@ -285,7 +257,7 @@ static void release(struct run *run, bool is_gone)
 
 /* Reporting */
 
-static void print_time(const struct run *run, const char *what, int64_t us, const char *note)
+static void print_moment(const struct run *run, const char *what, int64_t us, const char *note)
 {
         if (us)
                 out_note("  %-12s %9.1f ms  %s", what, ms_since(run, us), note);
@@ -305,19 +277,20 @@ static void print_timeline(struct run *run)
         const struct remote *m = &run->remote;
 
         out_note("timeline");
-        print_time(run, "daemon", run->ready_us, berth_address(run->c->api));
-        print_time(run, "lease", run->leased_us,
-                   cli_printf(run->c, "%s, %s", cli_text(run->environment, "name"), run->lease.id));
-        print_time(run, "stage", run->staged_us, cli_text(run->workspace.stage, "way"));
+        print_moment(run, "daemon", run->ready_us, berth_address(run->c->api));
+        print_moment(
+                run, "lease", run->leased_us,
+                cli_printf(run->c, "%s, %s", cli_text(run->environment, "name"), run->lease.id));
+        print_moment(run, "stage", run->staged_us, cli_text(run->workspace.stage, "way"));
         if (run->has_remote) {
-                print_time(
+                print_moment(
                         run, "start", m->started_us,
                         cli_printf(run->c, "process %lld, execution %s", (long long)m->pid, m->id));
-                print_time(run, "first output", m->first_output_us, "");
-                print_time(run, "exit", m->ended_us, end_text(run->c, m));
+                print_moment(run, "first output", m->first_output_us, "");
+                print_moment(run, "exit", m->ended_us, end_text(run->c, m));
         }
-        print_time(run, "restore", run->restored_us, "");
-        print_time(run, "release", run->released_us, "");
+        print_moment(run, "restore", run->restored_us, "");
+        print_moment(run, "release", run->released_us, "");
 }
 
 static json_t *time_json(const struct run *run, int64_t us)
@@ -362,12 +335,12 @@ static int bring_home(struct run *run, int r)
 
 static int with_lease(struct run *run, struct err *err)
 {
-        int r = bring_home(run, work(run, err));
+        int r = bring_home(run, run_in_lease(run, err));
 
         if (args_flag(run->a, "keep"))
-                keep(run);
+                keep_lease(run);
         else
-                release(run, r == ERR_UNREACHABLE);
+                release_lease(run, r == ERR_UNREACHABLE);
         if (args_flag(run->a, "verbose"))
                 print_timeline(run);
         if (run->c->json)
@@ -382,14 +355,16 @@ int cmd_run(struct cli *c, const struct args *a, struct err *err)
 
         if (r >= 0)
                 r = signals_catch(err);
-        if (r >= 0)
-                r = reach_daemon(&run, err);
+        run.is_private = !c->api_url;
+        if (r >= 0 && run.is_private)
+                r = private_ensure(c, err);
+        run.ready_us = clock_mono_us();
         if (r >= 0)
                 r = choose_environment(&run, err);
         if (r >= 0)
                 r = remote_agent(c, a, &run.spec, err);
         if (r >= 0)
-                r = acquire(&run, err);
+                r = acquire_lease(&run, err);
         if (r >= 0)
                 r = with_lease(&run, err);
         if (run.has_remote)
@@ -411,6 +386,6 @@ const struct cli_option run_options[] = {
         { "tty", NULL, "on a terminal", 't' },
         { "interactive", NULL, "forward input also when it is typed", 'i' },
         { "keep", NULL, "do not release the lease at the end" },
-        { "verbose", NULL, "say at the end what took how long", 'v' },
+        { "verbose", NULL, "show a timeline at the end", 'v' },
         { 0 },
 };

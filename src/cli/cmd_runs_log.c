@@ -138,40 +138,25 @@ static int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 
 /* -- Following -------------------------------------------------------------------------------- */
 
-static bool is_final(const char *status)
-{
-        static const char *const ends[] = { "succeeded", "failed", "cancelled", "timed_out" };
-
-        for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-                if (streq(status, ends[i]))
-                        return true;
-        return false;
-}
-
-/* One that does not say how the run ended is no more than the end of the stream. */
-static void take_end(struct tail *t, const struct sse_event *event)
-{
-        json_t *end = NULL;
-
-        if (json_parse(event->data, event->len, &end, NULL) >= 0) {
-                (void)snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
-                t->over = is_final(t->status);
-        }
-        json_decref(end);
-}
-
 static int take_event(void *ctx, const struct sse_event *event, struct err *err UNUSED)
 {
+        static const char *const ends[] = { "succeeded", "failed", "cancelled", "timed_out" };
         struct tail *t = ctx;
+        json_t *end = NULL;
 
         if (streq(event->event, "log")) {
                 put_lines(t, event->data, event->len);
                 if (t->c->json)
                         put_lines(t, "\n", 1);
                 t->offset = strtoll(event->id, NULL, 10);
-        } else if (streq(event->event, "end")) {
-                take_end(t, event);
+        } else if (streq(event->event, "end") &&
+                   json_parse(event->data, event->len, &end, NULL) >= 0) {
+                /* One that does not say how the run ended is no more than the end of the stream. */
+                (void)snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+                for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+                        t->over = t->over || streq(t->status, ends[i]);
         }
+        json_decref(end);
         return 0;
 }
 
@@ -188,38 +173,6 @@ static int take_bytes(void *arg, const struct http_answer *answer, const char *d
         return sse_feed(&t->sse, data, len, err);
 }
 
-/* Until the answer is complete: 0, or why it is not. */
-static int read_stream(struct tail *t, struct err *err)
-{
-        int r = 0;
-
-        while (r == 0) {
-                struct pollfd p = { .fd = t->flow.fd, .events = flow_events(&t->flow) };
-                int n = poll(&p, 1, SILENCE_MS);
-
-                if (n == 0)
-                        return err_set(err, ERR_UNCERTAIN, "the daemon says nothing any more");
-                if (n > 0)
-                        r = flow_step(&t->flow, err);
-        }
-        return r < 0 ? r : 0;
-}
-
-/* A refusal of the daemon is final; a daemon that stops ends its streams, and comes back. */
-static int judge_answer(struct tail *t, struct err *err)
-{
-        struct berth_response response = {
-                .status = flow_answer(&t->flow)->status,
-                .body = (char *)buf_str(&t->refusal),
-                .len = t->refusal.len,
-        };
-        struct berth_error error;
-
-        if (response.status >= 400 && berth_refusal(&response, &error) < 0)
-                return cli_api_error(&error, err);
-        return t->over ? 0 : err_set(err, ERR_UNCERTAIN, "the daemon stopped");
-}
-
 static int read_once(struct tail *t, struct err *err)
 {
         char path[128], last[24];
@@ -229,6 +182,8 @@ static int read_once(struct tail *t, struct err *err)
                 .accept = "text/event-stream",
                 .last_event_id = last,
         };
+        struct berth_response response;
+        struct berth_error error;
         int r;
 
         (void)snprintf(path, sizeof(path), "/api/heartbeat-runs/%s/log?follow=1", t->run_id);
@@ -236,10 +191,26 @@ static int read_once(struct tail *t, struct err *err)
         buf_clear(&t->refusal);
         sse_decoder_init(&t->sse, RECORD_MAX, take_event, t);
         r = flow_start(&t->flow, t->api, &call, take_bytes, t, err);
-        if (r >= 0)
-                r = read_stream(t, err);
-        if (r >= 0)
-                r = judge_answer(t, err);
+        while (r == 0) {
+                struct pollfd p = { .fd = t->flow.fd, .events = flow_events(&t->flow) };
+                int n = poll(&p, 1, SILENCE_MS);
+
+                if (n == 0)
+                        r = err_set(err, ERR_UNCERTAIN, "the daemon says nothing any more");
+                if (n > 0)
+                        r = flow_step(&t->flow, err);
+        }
+        /* A refusal of the daemon is final; a daemon that stops ends its streams, and comes back.
+         */
+        if (r > 0) {
+                response = (struct berth_response){ .status = flow_answer(&t->flow)->status,
+                                                    .body = (char *)buf_str(&t->refusal),
+                                                    .len = t->refusal.len };
+                if (response.status >= 400 && berth_refusal(&response, &error) < 0)
+                        r = cli_api_error(&error, err);
+                else
+                        r = t->over ? 0 : err_set(err, ERR_UNCERTAIN, "the daemon stopped");
+        }
         sse_decoder_done(&t->sse); /* with what was left unfinished */
         flow_close(&t->flow);
         return r;

@@ -1,5 +1,8 @@
-/* `berth serve`: only the command line is read here; the daemon is a hook (cli.h). */
+/* `berth serve` and `berth db`: only the command line is read here; the daemon and its database are
+ * hooks (cli.h). */
 #include "cli/command.h"
+
+/* -- serve ------------------------------------------------------------------------------------ */
 
 const struct cli_option serve_options[] = {
         { "listen", "ADDR:PORT", "where to listen (127.0.0.1:3100)" },
@@ -51,3 +54,57 @@ int cmd_serve(struct cli *c, const struct args *a, struct err *err)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no daemon in it");
         return c->hooks->serve(&o);
 }
+
+/* -- db --------------------------------------------------------------------------------------- */
+
+static int run_database(struct cli *c, const struct args *a, int action, struct err *err)
+{
+        struct cli_database_options o = {
+                .action = action,
+                .data = c->data,
+                .file = a->n_words > 0 ? a->words[0] : NULL,
+                .replace = action != DATABASE_CHECK && args_flag(a, "replace"),
+                .json = c->json,
+        };
+
+        if (!c->hooks || !c->hooks->database)
+                return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no daemon in it");
+        return c->hooks->database(&o);
+}
+
+static int cmd_db_backup(struct cli *c, const struct args *a, struct err *err)
+{
+        return run_database(c, a, DATABASE_BACKUP, err);
+}
+
+static int cmd_db_restore(struct cli *c, const struct args *a, struct err *err)
+{
+        return run_database(c, a, DATABASE_RESTORE, err);
+}
+
+static int cmd_db_check(struct cli *c, const struct args *a, struct err *err)
+{
+        return run_database(c, a, DATABASE_CHECK, err);
+}
+
+const struct cli_command db_commands[] = {
+        { "backup", "FILE|DIR [--replace]",
+          "Copy the database as it is now, beside a running daemon", "berth db backup /var/backups",
+          .words = 1,
+          .notes = "The copy is checked, and there only when it is complete. Secrets are in it as\n"
+                   "they are sealed: the master key is not, nor are files beside the database.",
+          .options = OPTIONS({ "replace", NULL, "overwrite FILE when it exists" }),
+          .run = cmd_db_backup },
+        { "restore", "FILE [--replace]",
+          "Make a backup the database of a data directory that no daemon uses",
+          "berth db restore /var/backups/berth.db --data /var/lib/berth", .words = 1,
+          .notes = "It becomes an instance of its own: what the backup had under way is ended in\n"
+                   "the record, and nothing in the world is touched. See berth leaks.",
+          .options = OPTIONS({ "replace", NULL, "put the database that is there aside" }),
+          .run = cmd_db_restore },
+        { "check", "[FILE]", "Look for damage in the database, or in a backup", "berth db check",
+          .max_words = 1,
+          .notes = "Also beside a running daemon. Exit status 0 and 'no findings', or 1.",
+          .run = cmd_db_check },
+        { 0 },
+};

@@ -24,7 +24,7 @@ const struct cli_command cli_commands[] = {
                   "berth.toml(5).\n"
                   "A password in a database URL is seen in the process list: prefer BERTH_DATABASE.",
           .options = serve_options, .run = cmd_serve },
-        { "env", "", "List, make, change, try and delete environments", "berth env list",
+        { "env", "", "List, create, change, test and delete environments", "berth env list",
           .notes = "ENV is a name, an id, or at least four characters with which exactly one id "
                    "begins or ends.",
           .sub = env_commands },
@@ -39,7 +39,7 @@ const struct cli_command cli_commands[] = {
           .notes = "`berth lease snapshot` makes one, `-o snapshot=NAME` of an environment starts "
                    "from it.",
           .sub = snapshot_commands },
-        { "leaks", "", "Show where record and world disagree", "berth leaks",
+        { "leaks", "", "Show places whose record does not match what exists", "berth leaks",
           .notes = "Exit status 0 and 'no leaks' when they agree, 1 when they do not.",
           .sub = leaks_commands, .run = cmd_leaks },
         { "secret", "", "Keep, rotate and remove secrets; see who uses them",
@@ -52,26 +52,26 @@ const struct cli_command cli_commands[] = {
           .notes = "VAULT is a name, an id, or at least four characters with which exactly one id "
                    "begins or\nends.",
           .sub = vault_commands },
-        { "company", "", "List, make, change and delete companies", "berth company create Acme",
+        { "company", "", "List, create, change and delete companies", "berth company create Acme",
           .sub = company_commands },
-        { "agent", "", "List, make, change and wake agents", "berth agent list",
+        { "agent", "", "List, create, change and wake agents", "berth agent list",
           .notes = "`berth key create --agent AGENT` makes a key for one.", .sub = agent_commands },
         { "runs", "", "Show, follow and end the runs of agents", "berth runs list",
           .notes = "RUN is an id, or a part of one. `berth agent wake` starts one; `berth run` is "
                    "for\nsingle commands.",
           .sub = runs_commands },
-        { "issue", "", "List, make, change and take issues", "berth issue list",
+        { "issue", "", "List, create, change and check out issues", "berth issue list",
           .notes = "ISSUE is an identifier, as ACM-1, or an id.", .sub = issue_commands },
-        { "project", "", "List, make and show projects", "berth project list",
+        { "project", "", "List, create and show projects", "berth project list",
           .sub = project_commands },
-        { "key", "", "Make, list and revoke API keys", "berth key list", .sub = key_commands },
+        { "key", "", "Create, list and revoke API keys", "berth key list", .sub = key_commands },
         { "plugin", "", "Install, look after and test plugins that provide sandboxes",
           "berth plugin list", .sub = plugin_commands },
         { "activity", "", "Show who did what", "berth activity list --limit 20",
           .sub = activity_commands },
         { "db", "backup|restore|check", "Back the database up, restore and check it",
           "berth db backup /var/backups", .sub = db_commands },
-        { "doctor", "[--json]", "Say what this machine can do, and how to mend what is missing",
+        { "doctor", "[--json]", "Check what this machine supports, and how to fix what is missing",
           "berth doctor",
           .notes =
                   "Runs without a daemon. Exit status 1 only when something is missing that nothing "

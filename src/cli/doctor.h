@@ -27,10 +27,8 @@ void doctor_add(struct doctor_report *d, const char *name, enum doctor_status st
 void doctor_add_needed(struct doctor_report *d, const char *name, enum doctor_status status,
                        const char *detail, const char *fix);
 
-void doctor_kernel(struct doctor_report *d);     /* calls, seccomp, Landlock: doctor_kernel.c */
-void doctor_cgroup(struct doctor_report *d);     /* doctor_cgroup.c */
-void doctor_namespaces(struct doctor_report *d); /* and overlayfs: doctor_ns.c */
-void doctor_data(struct doctor_report *d);       /* the data directory: doctor_host.c */
+void doctor_kernel(struct doctor_report *d); /* also namespaces and cgroups: doctor_kernel.c */
+void doctor_data(struct doctor_report *d);   /* the data directory: doctor_host.c */
 void doctor_programs(struct doctor_report *d);
 void doctor_subids(struct doctor_report *d);
 void doctor_sandbox(struct doctor_report *d); /* the built-in one: doctor_sandbox.c */

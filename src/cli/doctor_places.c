@@ -9,7 +9,7 @@
 #define KEPT "agent.environment_kept_by_upgrade"
 
 /* NULL for everything but an answer of 200. */
-static json_t *ask(struct doctor_report *d, struct berth *api, const char *path)
+static json_t *ask_daemon(struct doctor_report *d, struct berth *api, const char *path)
 {
         CLEAN(berth_response_done) struct berth_response response = { 0 };
         struct berth_error error;
@@ -36,15 +36,15 @@ static void check_default(struct doctor_report *d, const json_t *company)
 static const json_t *still_kept(struct doctor_report *d, struct berth *api, const json_t *entry,
                                 const char **ret_isolation)
 {
-        const json_t *agent =
-                ask(d, api, cli_printf(d->cli, "/api/agents/%s", cli_text(entry, "entityId")));
+        const json_t *agent = ask_daemon(
+                d, api, cli_printf(d->cli, "/api/agents/%s", cli_text(entry, "entityId")));
         const char *place = cli_text(json_object_get(entry, "details"), "defaultEnvironmentId");
         const json_t *environment;
 
         if (!agent || !streq(cli_text(agent, "defaultEnvironmentId"), place) ||
             streq(cli_text(agent, "status"), "terminated"))
                 return NULL;
-        environment = ask(d, api, cli_printf(d->cli, "/api/environments/%s", place));
+        environment = ask_daemon(d, api, cli_printf(d->cli, "/api/environments/%s", place));
         *ret_isolation = cli_text(environment, "isolation");
         return json_is_true(json_object_get(environment, "isolated")) ? NULL : agent;
 }
@@ -56,9 +56,9 @@ static void check_kept(struct doctor_report *d, struct berth *api, const json_t 
         json_t *entries, *entry;
         size_t i;
 
-        entries = ask(d, api,
-                      cli_printf(d->cli, "/api/companies/%s/activity?limit=500&action=" KEPT,
-                                 cli_text(company, "id")));
+        entries = ask_daemon(d, api,
+                             cli_printf(d->cli, "/api/companies/%s/activity?limit=500&action=" KEPT,
+                                        cli_text(company, "id")));
         json_array_foreach(entries, i, entry)
         {
                 const json_t *agent = still_kept(d, api, entry, &isolation);
@@ -78,7 +78,7 @@ static void check_kept(struct doctor_report *d, struct berth *api, const json_t 
 
 void doctor_places(struct doctor_report *d, struct berth *api)
 {
-        json_t *company, *companies = ask(d, api, "/api/companies");
+        json_t *company, *companies = ask_daemon(d, api, "/api/companies");
         size_t i;
 
         json_array_foreach(companies, i, company)

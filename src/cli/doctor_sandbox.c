@@ -53,13 +53,8 @@ static int run_check(const char *program, const char *const *argv, int stream, s
                 _exit(127);
         }
         close(fds[1]);
-        for (ssize_t n = 1; pid > 0 && n > 0;) {
-                char *at = buf_reserve(out, 4096);
-
-                n = at ? read(fds[0], at, 4096) : 0;
-                if (n > 0)
-                        buf_grew(out, (size_t)n);
-        }
+        if (pid > 0)
+                (void)fd_read_to_end(fds[0], out);
         close(fds[0]);
         if (pid > 0)
                 (void)waitpid(pid, &status, 0);

@@ -27,7 +27,7 @@ static const struct unit *find_unit(const char *name)
         return NULL;
 }
 
-static int wrong(const char *what, const char *text, const char *why, struct err *err)
+static int wrong_duration(const char *what, const char *text, const char *why, struct err *err)
 {
         return err_set(err, ERR_USAGE, "%s: '%s' %s (use 500ms, 30s, 5m, 2h or 1d)", what, text,
                        why);
@@ -42,18 +42,18 @@ int duration_parse(const char *what, const char *text, int64_t *ret_ms, struct e
         for (; *at >= '0' && *at <= '9'; at++)
                 if (__builtin_mul_overflow(number, 10, &number) ||
                     __builtin_add_overflow(number, *at - '0', &number))
-                        return wrong(what, text, "is too long", err);
+                        return wrong_duration(what, text, "is too long", err);
         if (at == text)
-                return wrong(what, text, "is not a duration", err);
+                return wrong_duration(what, text, "is not a duration", err);
         if (*at == '\0')
-                return wrong(what, text, "has no unit", err);
+                return wrong_duration(what, text, "has no unit", err);
         unit = find_unit(at);
         if (!unit)
-                return wrong(what, text, "is not a duration", err);
+                return wrong_duration(what, text, "is not a duration", err);
         if (__builtin_mul_overflow(number, unit->ms, &ms))
-                return wrong(what, text, "is too long", err);
+                return wrong_duration(what, text, "is too long", err);
         if (ms == 0)
-                return wrong(what, text, "is no time at all", err);
+                return wrong_duration(what, text, "is no time at all", err);
         *ret_ms = ms;
         return 0;
 }

@@ -45,7 +45,7 @@ static void clear_line(struct moving *m)
         m->drawn = false;
 }
 
-static const char *amount(struct cli *c, uint64_t n)
+static const char *amount_text(struct cli *c, uint64_t n)
 {
         if (n < 10000)
                 return cli_printf(c, "%llu", (unsigned long long)n);
@@ -54,7 +54,7 @@ static const char *amount(struct cli *c, uint64_t n)
         return cli_printf(c, "%llu Mi", (unsigned long long)(n >> 20));
 }
 
-static void draw(struct moving *m, const json_t *progress)
+static void draw_progress(struct moving *m, const json_t *progress)
 {
         uint64_t done = (uint64_t)json_integer_value(json_object_get(progress, "done"));
         uint64_t total = (uint64_t)json_integer_value(json_object_get(progress, "total"));
@@ -65,7 +65,7 @@ static void draw(struct moving *m, const json_t *progress)
         m->drawn = true;
         if (total == 0) {
                 fprintf(stderr, "%s: %s %s", m->t->what, cli_text(progress, "phase"),
-                        done ? amount(m->c, done) : "");
+                        done ? amount_text(m->c, done) : "");
                 fflush(stderr);
                 return;
         }
@@ -74,37 +74,8 @@ static void draw(struct moving *m, const json_t *progress)
         memset(bar + full, '.', BAR_WIDTH - full);
         bar[BAR_WIDTH] = '\0';
         fprintf(stderr, "%s: %s [%s] %s of %s", m->t->what, cli_text(progress, "phase"), bar,
-                amount(m->c, done), amount(m->c, total));
+                amount_text(m->c, done), amount_text(m->c, total));
         fflush(stderr);
-}
-
-/* Beside it: looking and renewing, one at a time. A request that fails is tried again. */
-
-static void start_look(struct moving *m)
-{
-        struct http_call call = {
-                .method = "GET",
-                .path = cli_printf(m->c, "/api/environment-leases/%s/workspace", m->t->lease_id),
-                .accept = "application/json",
-        };
-
-        m->side_is_look = true;
-        m->look_at_ms = clock_mono_ms() + LOOK_MS;
-        (void)flow_start(&m->side, m->api, &call, keep_bytes, &m->side_answer, NULL);
-}
-
-static void start_renewal(struct moving *m)
-{
-        struct http_call call = {
-                .method = "POST",
-                .path = cli_printf(m->c, "/api/environment-leases/%s/renew", m->t->lease_id),
-                .accept = "application/json",
-                .body = cli_printf(m->c, "{\"ttlMs\":%lld}", (long long)m->t->renew_ms),
-        };
-
-        m->side_is_look = false;
-        m->renew_at_ms = clock_mono_ms() + m->t->renew_ms / 3;
-        (void)flow_start(&m->side, m->api, &call, keep_bytes, &m->side_answer, NULL);
 }
 
 static void side_step(struct moving *m)
@@ -116,26 +87,38 @@ static void side_step(struct moving *m)
         if (m->side_is_look &&
             json_parse(buf_str(&m->side_answer), m->side_answer.len, &answer, NULL) >= 0 &&
             json_is_object(json_object_get(answer, "progress")))
-                draw(m, json_object_get(answer, "progress"));
+                draw_progress(m, json_object_get(answer, "progress"));
         json_decref(answer);
 }
 
+/* Beside it: looking and renewing, one at a time. A request that fails is tried again. */
 static void do_what_is_due(struct moving *m)
 {
         int64_t now = clock_mono_ms();
+        struct http_call call = { .method = "GET", .accept = "application/json" };
 
         if (m->side.busy)
                 return;
         buf_clear(&m->side_answer);
-        if (m->renew_at_ms && now >= m->renew_at_ms)
-                start_renewal(m);
-        else if (m->look_at_ms && now >= m->look_at_ms)
-                start_look(m);
+        m->side_is_look = !m->renew_at_ms || now < m->renew_at_ms;
+        if (!m->side_is_look) {
+                m->renew_at_ms = now + m->t->renew_ms / 3;
+                call.method = "POST";
+                call.path = cli_printf(m->c, "/api/environment-leases/%s/renew", m->t->lease_id);
+                call.body = cli_printf(m->c, "{\"ttlMs\":%lld}", (long long)m->t->renew_ms);
+        } else if (m->look_at_ms && now >= m->look_at_ms) {
+                m->look_at_ms = now + LOOK_MS;
+                call.path =
+                        cli_printf(m->c, "/api/environment-leases/%s/workspace", m->t->lease_id);
+        } else {
+                return;
+        }
+        (void)flow_start(&m->side, m->api, &call, keep_bytes, &m->side_answer, NULL);
 }
 
 /* Signals */
 
-static void hear(struct moving *m)
+static void take_signals(struct moving *m)
 {
         int number;
 
@@ -151,11 +134,6 @@ static void hear(struct moving *m)
         }
 }
 
-static bool gave_up(const struct moving *m)
-{
-        return m->insisted > (m->t->insist ? 1 : 0);
-}
-
 /* The loop */
 
 static int wait_for_something(struct moving *m)
@@ -169,24 +147,10 @@ static int wait_for_something(struct moving *m)
 
         if (n < 0)
                 return 0;
-        hear(m);
+        take_signals(m);
         if (fds[2].revents)
                 side_step(m);
         return fds[1].revents != 0;
-}
-
-static int wait_for_answer(struct moving *m, struct err *err)
-{
-        int r = 0;
-
-        while (r == 0) {
-                if (gave_up(m))
-                        return err_set(err, ERR_CANCELLED, "%s was given up", m->t->what);
-                do_what_is_due(m);
-                if (wait_for_something(m))
-                        r = flow_step(&m->request, err);
-        }
-        return r;
 }
 
 static int read_answer(struct moving *m, json_t **ret, struct err *err)
@@ -224,8 +188,15 @@ int long_call_run(struct cli *c, const struct long_call *t, json_t **ret, int *r
         m.renew_at_ms = t->renew_ms ? now + t->renew_ms / 3 : 0;
         if (r >= 0)
                 r = flow_start(&m.request, m.api, &call, keep_bytes, &m.answer, err);
-        if (r >= 0)
-                r = wait_for_answer(&m, err);
+        while (r == 0) {
+                if (m.insisted > (t->insist ? 1 : 0)) {
+                        r = err_set(err, ERR_CANCELLED, "%s was given up", t->what);
+                        break;
+                }
+                do_what_is_due(&m);
+                if (wait_for_something(&m))
+                        r = flow_step(&m.request, err);
+        }
         clear_line(&m);
         if (r >= 0)
                 r = read_answer(&m, ret, err);
@@ -240,7 +211,7 @@ int long_call_run(struct cli *c, const struct long_call *t, json_t **ret, int *r
 
 /* Reporting */
 
-static json_int_t number(const json_t *report, const char *key)
+static json_int_t report_number(const json_t *report, const char *key)
 {
         return json_integer_value(json_object_get(report, key));
 }
@@ -250,11 +221,11 @@ static void report_git(const json_t *git)
         if (*cli_text(git, "conflictRef"))
                 out_note("berth: commits that cannot be merged with yours are kept as %s",
                          cli_text(git, "conflictRef"));
-        if (number(git, "refused") > 0)
+        if (report_number(git, "refused") > 0)
                 out_note(
                         "berth: %lld changes in git directories were not taken over, for git would "
                         "run what they say; the first is %s",
-                        (long long)number(git, "refused"), cli_text(git, "firstRefused"));
+                        (long long)report_number(git, "refused"), cli_text(git, "firstRefused"));
         if (*cli_text(git, "note"))
                 out_note("berth: git: %s", cli_text(git, "note"));
 }
@@ -271,7 +242,7 @@ void long_call_report(const json_t *report)
                          cli_text(item, "path"), cli_text(item, "kept"));
         }
         report_git(json_get_object(report, "git"));
-        if (number(report, "left") > 0)
+        if (report_number(report, "left") > 0)
                 out_note("berth: %lld deleted there stayed, for they were changed here",
-                         (long long)number(report, "left"));
+                         (long long)report_number(report, "left"));
 }

@@ -78,43 +78,6 @@ static void print_details(const char *text, const char *said)
         json_decref(details);
 }
 
-static int report(const struct err *err, int code)
-{
-        out_error(err->msg);
-        print_details(err->details, err->msg);
-        return err_info(code)->exit_status;
-}
-
-static int check_words(const struct cli_command *command, const char *path, const struct args *a,
-                       struct err *err)
-{
-        size_t most = MAX(command->words, command->max_words);
-
-        if (a->n_words >= command->words && a->n_words <= most)
-                return 0;
-        if (a->n_words > most)
-                return err_set(err, ERR_USAGE, "too many words: '%s'; usage: %s %s", a->words[most],
-                               path, command->synopsis);
-        return err_set(err, ERR_USAGE, "usage: %s %s", path, command->synopsis);
-}
-
-static int run_command(const struct cli_command *command, const char *path, struct args *a,
-                       const struct cli_hooks *hooks, int *ret_signal, struct err *err)
-{
-        struct cli c;
-        int r;
-
-        r = check_words(command, path, a, err);
-        if (r < 0)
-                return r;
-        r = cli_init(&c, hooks, a, err);
-        if (r >= 0)
-                r = command->run ? command->run(&c, a, err) : cli_act(&c, a, &command->act, err);
-        *ret_signal = c.end_by_signal;
-        cli_done(&c);
-        return r;
-}
-
 /* Walk down the groups. *path is the name of the level reached. */
 static int find_command(struct args *a, const struct cli_command **ret, struct buf *path,
                         struct err *err)
@@ -141,16 +104,16 @@ static int find_command(struct args *a, const struct cli_command **ret, struct b
         return 0;
 }
 
-static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *path,
-                    int *ret_signal, struct err *err)
+static int run_command(struct args *a, const struct cli_hooks *hooks, struct buf *path,
+                       int *ret_signal, struct err *err)
 {
         const struct cli_command *command = &cli_top;
-        int r;
+        struct cli c;
+        size_t most;
+        int r = find_command(a, &command, path, err);
 
-        r = find_command(a, &command, path, err);
         if (r >= 0)
-                r = command->takes_command ? args_rest_command(a, command->words - 1, err)
-                                           : args_rest(a, err);
+                r = args_rest(a, command->takes_command ? command->words - 1 : SIZE_MAX, err);
         if (r < 0)
                 return r;
         if (args_flag(a, "version")) {
@@ -165,7 +128,18 @@ static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *p
                 cli_print_help(buf_str(path), command);
                 return err_set(err, ERR_USAGE, "a command is missing");
         }
-        return run_command(command, buf_str(path), a, hooks, ret_signal, err);
+        most = MAX(command->words, command->max_words);
+        if (a->n_words > most)
+                return err_set(err, ERR_USAGE, "too many words: '%s'; usage: %s %s", a->words[most],
+                               buf_str(path), command->synopsis);
+        if (a->n_words < command->words)
+                return err_set(err, ERR_USAGE, "usage: %s %s", buf_str(path), command->synopsis);
+        r = cli_init(&c, hooks, a, err);
+        if (r >= 0)
+                r = command->run ? command->run(&c, a, err) : cli_act(&c, a, &command->act, err);
+        *ret_signal = c.end_by_signal;
+        cli_done(&c);
+        return r;
 }
 
 int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
@@ -179,9 +153,12 @@ int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
         args_init(&a, argc - 1, argv + 1);
         args_add_table(&a, cli_global_options);
         args_add_table(&a, top_options);
-        r = dispatch(&a, hooks, &path, &end_by_signal, &err);
-        if (r < 0)
-                r = report(&err, r);
+        r = run_command(&a, hooks, &path, &end_by_signal, &err);
+        if (r < 0) {
+                out_error(err.msg);
+                print_details(err.details, err.msg);
+                r = err_info(r)->exit_status;
+        }
         /* A full disk or a closed pipe behind standard output must not look like success. */
         if ((fflush(stdout) != 0 || ferror(stdout)) && r == 0) {
                 out_error("could not write the output");

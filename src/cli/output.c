@@ -164,7 +164,7 @@ static size_t terminal_width(void)
 }
 
 /* Cut s to `width` characters, the last of them an ellipsis. */
-static void cut(char *s, size_t width)
+static void cut_to_width(char *s, size_t width)
 {
         size_t n = 0;
         char *p = s;
@@ -179,7 +179,7 @@ static void cut(char *s, size_t width)
 }
 
 /* Row 0 is the titles. */
-static const char *cell(const struct table *t, size_t row, size_t i)
+static const char *table_cell(const struct table *t, size_t row, size_t i)
 {
         return row == 0 ? t->columns[i].title : t->cells[(row - 1) * t->n_columns + i];
 }
@@ -189,13 +189,13 @@ static void print_row(const struct table *t, size_t row, const size_t *widths, s
         size_t at = 0;
 
         for (size_t i = 0; i < t->n_columns; i++) {
-                CLEAN(cleanup_free) char *text = xstrdup(cell(t, row, i));
+                CLEAN(cleanup_free) char *text = xstrdup(table_cell(t, row, i));
                 bool is_last = i + 1 == t->n_columns;
                 size_t width = text_width(text);
 
                 if (is_last && t->columns[i].kind != COLUMN_ID && total > at + 8 &&
                     width > total - at) {
-                        cut(text, total - at);
+                        cut_to_width(text, total - at);
                         printf("%s\u2026\n", text);
                         return;
                 }
@@ -223,7 +223,7 @@ void table_print(const struct table *t, const char *none)
         }
         for (size_t row = 0; row <= t->n_rows; row++)
                 for (size_t i = 0; i < t->n_columns; i++)
-                        widths[i] = MAX(widths[i], text_width(cell(t, row, i)));
+                        widths[i] = MAX(widths[i], text_width(table_cell(t, row, i)));
         for (size_t row = 0; row <= t->n_rows; row++)
                 print_row(t, row, widths, total);
 }

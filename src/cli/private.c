@@ -23,7 +23,7 @@
 /* Reaching it */
 
 /* The first answer proves that it is there, and the open connection keeps it. */
-static bool answers(struct cli *c)
+static bool daemon_answers(struct cli *c)
 {
         struct berth_options o = {
                 .socket_path = cli_printf(c, "%s/berth.sock", c->data),
@@ -46,7 +46,7 @@ static bool answers(struct cli *c)
 
 /* Starting it */
 
-static const char *absolute(struct cli *c, const char *path)
+static const char *absolute_path(struct cli *c, const char *path)
 {
         CLEAN(cleanup_free) char *cwd = *path == '/' ? NULL : getcwd(NULL, 0);
 
@@ -104,7 +104,7 @@ static void read_word(int fd, struct buf *line)
 }
 
 /* 0 when it listens or another one has the directory. */
-static int start(struct cli *c, struct err *err)
+static int start_daemon(struct cli *c, struct err *err)
 {
         CLEAN(buf_done) struct buf line = { .max = 65536 };
         CLEAN(cleanup_fd) int in = -1;
@@ -142,13 +142,13 @@ int private_ensure(struct cli *c, struct err *err)
         int64_t until = clock_mono_ms() + PATIENCE_MS;
         int64_t pause = PAUSE_MIN;
 
-        c->data = absolute(c, c->data);
-        while (!answers(c)) {
-                int r = start(c, err);
+        c->data = absolute_path(c, c->data);
+        while (!daemon_answers(c)) {
+                int r = start_daemon(c, err);
 
                 if (r < 0)
                         return r;
-                if (answers(c))
+                if (daemon_answers(c))
                         return 0;
                 /* Another one has the directory: it is about to listen, or about to end. */
                 if (clock_mono_ms() > until)
@@ -168,5 +168,5 @@ void private_revive(struct cli *c)
         if (file_read_at(AT_FDCWD, cli_printf(c, "%s/berth.lock", c->data), 4096, &text, NULL) >=
                     0 &&
             strstr(buf_str(&text), "\nprivate\n"))
-                (void)start(c, NULL);
+                (void)start_daemon(c, NULL);
 }

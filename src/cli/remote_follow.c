@@ -97,49 +97,37 @@ static void open_stream(struct remote *m, int64_t now)
                 lose_stream(m, clock_mono_ms());
 }
 
-static void heard(struct remote *m, int64_t now)
-{
-        m->heard_ms = now;
-        if (!m->lost_ms || flow_answer(&m->events)->status != 200)
-                return;
-        if (m->pause_ms > NOTE_PAUSE)
-                remote_note("connected again");
-        m->lost_ms = 0;
-}
-
-/* The stream was answered in full: at its end, by a daemon that stops, or with a refusal. */
-static int stream_over(struct remote *m, int64_t now, struct err *err)
-{
-        struct berth_response response = {
-                .status = flow_answer(&m->events)->status,
-                .body = (char *)buf_str(&m->refusal),
-                .len = m->refusal.len,
-        };
-        struct berth_error error;
-
-        if (m->has_end)
-                return 0;
-        if (response.status >= 400 && response.status < 500 && berth_refusal(&response, &error) < 0)
-                return cli_api_error(&error, err);
-        lose_stream(m, now);
-        return 0;
-}
-
 static int step_stream(struct remote *m, int64_t now, struct err *err)
 {
-        int r = flow_step(&m->events, err);
+        int r = flow_step(&m->events, err), status;
+        struct berth_error error;
 
-        if (r >= 0)
-                heard(m, now);
-        if (r > 0)
-                return stream_over(m, now, err);
         if (r == ERR_UNCERTAIN) {
                 err_clear(err);
                 if (!m->has_end)
                         lose_stream(m, now);
                 return 0;
         }
-        return r;
+        if (r < 0)
+                return r;
+        m->heard_ms = now;
+        status = flow_answer(&m->events)->status;
+        if (m->lost_ms && status == 200) {
+                if (m->pause_ms > NOTE_PAUSE)
+                        remote_note("connected again");
+                m->lost_ms = 0;
+        }
+        if (r == 0 || m->has_end)
+                return 0;
+        /* Answered in full: by a daemon that stops, or with a refusal. */
+        if (status >= 400 && status < 500 &&
+            berth_refusal(&(struct berth_response){ .status = status,
+                                                    .body = (char *)buf_str(&m->refusal),
+                                                    .len = m->refusal.len },
+                          &error) < 0)
+                return cli_api_error(&error, err);
+        lose_stream(m, now);
+        return 0;
 }
 
 /* What the clock asks for. */
@@ -161,36 +149,30 @@ static int keep_stream(struct remote *m, int64_t now, struct err *err)
 
 /* Signals to us */
 
-static void insist(struct remote *m, int number, int64_t now)
-{
-        if (number == SIGINT && m->insisted == 1 && now - m->insisted_ms > INSIST_MS)
-                m->insisted = 0;
-        m->insisted++;
-        m->insisted_ms = now;
-        m->interrupted = m->interrupted || number == SIGINT;
-        if (m->insisted == 1)
-                remote_signal(m, number);
-        else if (m->insisted == 2)
-                remote_signal(m, SIGKILL);
-        else
-                m->gave_up = number;
-}
-
 static void take_signals(struct remote *m, int64_t now)
 {
         int number;
 
         while ((number = signals_next()) != 0) {
-                if (number == SIGWINCH)
+                if (number == SIGWINCH) {
                         m->resized = m->spec.terminal;
+                        continue;
+                }
+                if (number == SIGINT && m->insisted == 1 && now - m->insisted_ms > INSIST_MS)
+                        m->insisted = 0;
+                m->insisted++;
+                m->insisted_ms = now;
+                m->interrupted = m->interrupted || number == SIGINT;
+                if (m->insisted <= 2)
+                        remote_signal(m, m->insisted == 1 ? number : SIGKILL);
                 else
-                        insist(m, number, now);
+                        m->gave_up = number;
         }
 }
 
 /* One turn */
 
-static void watch(struct pollfd *p, int fd, short events)
+static void set_watch(struct pollfd *p, int fd, short events)
 {
         *p = (struct pollfd){ .fd = events ? fd : -1, .events = events };
 }
@@ -201,16 +183,16 @@ static void watch_all(const struct remote *m, struct pollfd *fds)
 
         if (remote_output_full(m))
                 events &= (short)~POLLIN;
-        watch(&fds[FD_SIGNALS], signals_fd(), m->spec.watch_only ? 0 : POLLIN);
-        watch(&fds[FD_EVENTS], m->events.fd, events);
-        watch(&fds[FD_INPUT], m->input.fd, flow_events(&m->input));
-        watch(&fds[FD_CONTROL], m->control.fd, flow_events(&m->control));
-        watch(&fds[FD_STDIN], STDIN_FILENO, remote_wants_input(m) ? POLLIN : 0);
+        set_watch(&fds[FD_SIGNALS], signals_fd(), m->spec.watch_only ? 0 : POLLIN);
+        set_watch(&fds[FD_EVENTS], m->events.fd, events);
+        set_watch(&fds[FD_INPUT], m->input.fd, flow_events(&m->input));
+        set_watch(&fds[FD_CONTROL], m->control.fd, flow_events(&m->control));
+        set_watch(&fds[FD_STDIN], STDIN_FILENO, remote_wants_input(m) ? POLLIN : 0);
         for (int i = 0; i < 2; i++)
-                watch(&fds[FD_OUT + i], m->out[i].fd, m->out[i].waiting.len > 0 ? POLLOUT : 0);
+                set_watch(&fds[FD_OUT + i], m->out[i].fd, m->out[i].waiting.len > 0 ? POLLOUT : 0);
 }
 
-static int until(int64_t at, int64_t now, int at_most)
+static int ms_until(int64_t at, int64_t now, int at_most)
 {
         return (int)MAX(0, MIN(at - now, (int64_t)at_most));
 }
@@ -222,19 +204,19 @@ static int wait_ms(const struct remote *m, int64_t now)
         if (m->has_end)
                 return ms;
         if (!m->events.busy)
-                ms = until(m->retry_ms, now, ms);
+                ms = ms_until(m->retry_ms, now, ms);
         if (m->lost_ms)
                 return ms;
         if (!m->input.busy && !m->input_over && (m->piece.len > 0 || m->input_eof))
-                ms = until(m->input_retry_ms, now, ms);
+                ms = ms_until(m->input_retry_ms, now, ms);
         if (!m->control.busy && (m->n_signals > 0 || m->resized))
-                ms = until(m->control_retry_ms, now, ms);
+                ms = ms_until(m->control_retry_ms, now, ms);
         if (!m->control.busy && m->renew_at_ms)
-                ms = until(m->renew_at_ms, now, ms);
+                ms = ms_until(m->renew_at_ms, now, ms);
         return ms;
 }
 
-static int turn(struct remote *m, struct err *err)
+static int follow_turn(struct remote *m, struct err *err)
 {
         struct pollfd fds[N_FDS];
         int64_t now = clock_mono_ms();
@@ -267,22 +249,18 @@ static int turn(struct remote *m, struct err *err)
         return r;
 }
 
-static bool is_over(const struct remote *m)
-{
-        bool enough = m->spec.watch_only && m->out[m->watched].at >= m->stop_at;
-
-        return m->gave_up ||
-               ((m->has_end || enough) && m->out[0].waiting.len == 0 && m->out[1].waiting.len == 0);
-}
-
 int remote_follow(struct remote *m, struct err *err)
 {
-        int r = 0;
+        int r = m->spec.terminal ? terminal_raw(err) : 0;
 
-        if (m->spec.terminal)
-                r = terminal_raw(err);
-        while (r >= 0 && !is_over(m))
-                r = turn(m, err);
+        while (r >= 0 && !m->gave_up) {
+                bool enough = m->spec.watch_only && m->out[m->watched].at >= m->stop_at;
+
+                if ((m->has_end || enough) && m->out[0].waiting.len == 0 &&
+                    m->out[1].waiting.len == 0)
+                        break;
+                r = follow_turn(m, err);
+        }
         terminal_restore();
         return r;
 }

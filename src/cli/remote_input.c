@@ -19,14 +19,14 @@
 enum { CONTROL_NONE, CONTROL_SIGNAL, CONTROL_RESIZE, CONTROL_RENEW };
 
 /* Answers to what is sent here only matter by their status. */
-static int drop(void *arg UNUSED, const struct http_answer *answer UNUSED, const char *data UNUSED,
-                size_t len UNUSED, struct err *err UNUSED)
+static int drop_answer(void *arg UNUSED, const struct http_answer *answer UNUSED,
+                       const char *data UNUSED, size_t len UNUSED, struct err *err UNUSED)
 {
         return 0;
 }
 
-static int post(struct remote *m, struct flow *f, const char *what, const char *type,
-                const char *body, size_t len)
+static int post_to_lease(struct remote *m, struct flow *f, const char *what, const char *type,
+                         const char *body, size_t len)
 {
         char path[256];
         struct http_call call = {
@@ -39,7 +39,7 @@ static int post(struct remote *m, struct flow *f, const char *what, const char *
         };
 
         (void)snprintf(path, sizeof(path), "/api/environment-leases/%s/%s", m->spec.lease_id, what);
-        return flow_start(f, m->api, &call, drop, NULL, NULL);
+        return flow_start(f, m->api, &call, drop_answer, NULL, NULL);
 }
 
 /* Input */
@@ -75,8 +75,8 @@ static void send_input(struct remote *m)
         m->eof_sent = m->input_eof;
         (void)snprintf(what, sizeof(what), "executions/%s/stdin?offset=%llu%s", m->id,
                        (unsigned long long)m->piece_at, m->input_eof ? "&eof=1" : "");
-        if (post(m, &m->input, what, "application/octet-stream", buf_str(&m->piece), m->piece.len) <
-            0)
+        if (post_to_lease(m, &m->input, what, "application/octet-stream", buf_str(&m->piece),
+                          m->piece.len) < 0)
                 m->input_retry_ms = clock_mono_ms() + RETRY_MS;
 }
 
@@ -103,26 +103,20 @@ void remote_input_step(struct remote *m)
 
 /* All of it at once */
 
-static void renew_while_reading(struct remote *m)
-{
-        struct berth_lease lease;
-        struct berth_error error;
-
-        if (!m->renew_at_ms || clock_mono_ms() < m->renew_at_ms)
-                return;
-        m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
-        if (berth_renew(m->api, m->spec.lease_id, m->spec.renew_ms, &lease, &error) == 0)
-                berth_lease_done(&lease);
-}
-
-/* 1 when there is something to read. */
+/* 1 when there is something to read. The lease is kept alive meanwhile. */
 static int await_input(struct remote *m, struct err *err)
 {
         struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
                                 { .fd = signals_fd(), .events = POLLIN } };
+        struct berth_lease lease;
+        struct berth_error error;
         int number;
 
-        renew_while_reading(m);
+        if (m->renew_at_ms && clock_mono_ms() >= m->renew_at_ms) {
+                m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
+                if (berth_renew(m->api, m->spec.lease_id, m->spec.renew_ms, &lease, &error) == 0)
+                        berth_lease_done(&lease);
+        }
         if (poll(fds, ARRAY_LEN(fds), WHOLE_POLL_MS) < 0 && errno != EINTR)
                 return err_sys(err, ERR_INTERNAL, errno, "poll");
         while ((number = signals_next()) != 0) {
@@ -197,39 +191,6 @@ void remote_signal(struct remote *m, int number)
                 m->signals[m->n_signals++] = number;
 }
 
-static int send_signal(struct remote *m)
-{
-        char what[160], body[64];
-
-        m->control_kind = CONTROL_SIGNAL;
-        (void)snprintf(what, sizeof(what), "executions/%s/signal", m->id);
-        (void)snprintf(body, sizeof(body), "{\"signal\":\"%s\"}", signals_name(m->signals[0]));
-        return post(m, &m->control, what, NULL, body, 0);
-}
-
-static int send_size(struct remote *m)
-{
-        char what[160], body[64];
-        int columns, rows;
-
-        m->control_kind = CONTROL_RESIZE;
-        m->resized = false;
-        terminal_size(&columns, &rows);
-        (void)snprintf(what, sizeof(what), "executions/%s/resize", m->id);
-        (void)snprintf(body, sizeof(body), "{\"columns\":%d,\"rows\":%d}", columns, rows);
-        return post(m, &m->control, what, NULL, body, 0);
-}
-
-static int send_renewal(struct remote *m)
-{
-        char body[64];
-
-        m->control_kind = CONTROL_RENEW;
-        m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
-        (void)snprintf(body, sizeof(body), "{\"ttlMs\":%lld}", (long long)m->spec.renew_ms);
-        return post(m, &m->control, "renew", NULL, body, 0);
-}
-
 /* It did not get through: do it again soon. */
 static void control_failed(struct remote *m)
 {
@@ -260,17 +221,32 @@ void remote_control_step(struct remote *m)
         }
 }
 
+/* Signals first, then the size of the terminal, then the lease. */
 static void send_control(struct remote *m, int64_t now_ms)
 {
-        int r = 0;
+        char what[160], body[64];
+        int columns, rows;
 
-        if (m->n_signals > 0)
-                r = send_signal(m);
-        else if (m->resized)
-                r = send_size(m);
-        else if (m->renew_at_ms && now_ms >= m->renew_at_ms)
-                r = send_renewal(m);
-        if (r < 0)
+        if (m->n_signals > 0) {
+                m->control_kind = CONTROL_SIGNAL;
+                (void)snprintf(what, sizeof(what), "executions/%s/signal", m->id);
+                (void)snprintf(body, sizeof(body), "{\"signal\":\"%s\"}",
+                               signals_name(m->signals[0]));
+        } else if (m->resized) {
+                m->control_kind = CONTROL_RESIZE;
+                m->resized = false;
+                terminal_size(&columns, &rows);
+                (void)snprintf(what, sizeof(what), "executions/%s/resize", m->id);
+                (void)snprintf(body, sizeof(body), "{\"columns\":%d,\"rows\":%d}", columns, rows);
+        } else if (m->renew_at_ms && now_ms >= m->renew_at_ms) {
+                m->control_kind = CONTROL_RENEW;
+                m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
+                (void)snprintf(what, sizeof(what), "renew");
+                (void)snprintf(body, sizeof(body), "{\"ttlMs\":%lld}", (long long)m->spec.renew_ms);
+        } else {
+                return;
+        }
+        if (post_to_lease(m, &m->control, what, NULL, body, 0) < 0)
                 control_failed(m);
 }
 

@@ -30,35 +30,12 @@ static int add_variable(json_t *env, const char *text, struct err *err)
         return 0;
 }
 
-static int read_variables(struct cli *c, const struct args *a, const char *option, bool terminal,
-                          json_t **ret, struct err *err)
-{
-        json_t *env = cli_keep(c, json_object());
-        const char *text;
-        int r = 0;
-
-        /* A program on our terminal has to know which kind it is. */
-        if (terminal)
-                r = add_variable(env, "TERM", err);
-        for (size_t i = 0; r >= 0 && (text = args_item(a, option, i)); i++)
-                r = add_variable(env, text, err);
-        *ret = env;
-        return r;
-}
-
-/* /dev/null has nothing to forward, and a command without input reads from its own. */
-static bool has_input(void)
-{
-        struct stat st;
-
-        return !isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &st) == 0 &&
-               !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
-}
-
 int remote_options(struct cli *c, const struct args *a, size_t first, const char *variables,
                    struct remote_spec *ret, struct err *err)
 {
-        const char *timeout = args_value(a, "timeout");
+        const char *timeout = args_value(a, "timeout"), *text;
+        bool is_typed = isatty(STDIN_FILENO);
+        struct stat st;
         int r = 0;
 
         *ret = (struct remote_spec){
@@ -67,11 +44,20 @@ int remote_options(struct cli *c, const struct args *a, size_t first, const char
                 .n_args = a->n_words - first - 1,
                 .cwd = args_value(a, "cwd"),
                 .terminal = args_flag(a, "tty"),
+                .env = cli_keep(c, json_object()),
         };
-        ret->forward_stdin = ret->terminal || args_flag(a, "interactive") || has_input();
+        /* /dev/null has nothing to forward, and a command without input reads from its own. */
+        ret->forward_stdin = ret->terminal || args_flag(a, "interactive") ||
+                             (!is_typed && fstat(STDIN_FILENO, &st) == 0 &&
+                              !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)));
         if (timeout)
                 r = duration_parse("--timeout", timeout, &ret->timeout_ms, err);
-        return r < 0 ? r : read_variables(c, a, variables, ret->terminal, &ret->env, err);
+        /* A program on our terminal has to know which kind it is. */
+        if (r >= 0 && ret->terminal)
+                r = add_variable(ret->env, "TERM", err);
+        for (size_t i = 0; r >= 0 && (text = args_item(a, variables, i)); i++)
+                r = add_variable(ret->env, text, err);
+        return r;
 }
 
 int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, struct err *err)
@@ -88,19 +74,10 @@ int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, 
         return r;
 }
 
-/* How long to look for a daemon that went away. */
-static int reconnect_time(int64_t *ret_ms, struct err *err)
-{
-        const char *text = cli_env("BERTH_RECONNECT", NULL);
-
-        *ret_ms = RECONNECT_MS;
-        return text ? duration_parse("BERTH_RECONNECT", text, ret_ms, err) : 0;
-}
-
 /* Life cycle */
 
 /* poll() promises room for PIPE_BUF bytes in a pipe; a file takes whatever comes. */
-static void open_stream(struct remote_stream *s, int fd)
+static void open_output(struct remote_stream *s, int fd)
 {
         struct stat st;
         bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
@@ -110,7 +87,8 @@ static void open_stream(struct remote_stream *s, int fd)
 
 int remote_init(struct remote *m, struct cli *c, const struct remote_spec *spec, struct err *err)
 {
-        int r;
+        const char *reconnect = cli_env("BERTH_RECONNECT", NULL);
+        int r = 0;
 
         *m = (struct remote){
                 .c = c,
@@ -124,9 +102,11 @@ int remote_init(struct remote *m, struct cli *c, const struct remote_spec *spec,
         };
         if (spec->renew_ms)
                 m->renew_at_ms = clock_mono_ms() + spec->renew_ms / 3;
-        open_stream(&m->out[0], spec->all_to_error ? STDERR_FILENO : STDOUT_FILENO);
-        open_stream(&m->out[1], STDERR_FILENO);
-        r = reconnect_time(&m->reconnect_ms, err);
+        open_output(&m->out[0], spec->all_to_error ? STDERR_FILENO : STDOUT_FILENO);
+        open_output(&m->out[1], STDERR_FILENO);
+        m->reconnect_ms = RECONNECT_MS;
+        if (reconnect)
+                r = duration_parse("BERTH_RECONNECT", reconnect, &m->reconnect_ms, err);
         return r < 0 ? r : cli_connect(c, &m->api, err);
 }
 
@@ -221,32 +201,25 @@ static bool wants_whole_input(int r, const struct err *err)
         return found;
 }
 
-/* What a plugin runs gets its input at the start. Nothing has been read of it yet. */
-static int start_with_whole_input(struct remote *m, json_t *body, json_t **ret, struct err *err)
-{
-        json_t *input;
-        int r;
-
-        err_clear(err);
-        r = remote_input_whole(m, &input, err);
-        if (r < 0)
-                return r;
-        json_object_del(body, "openStdin");
-        json_object_set_new(body, "stdin", input);
-        return post_start(m, body, ret, err);
-}
-
 int remote_start(struct remote *m, struct err *err)
 {
         struct uuid key = uuid_new();
-        json_t *body = start_body(&m->spec, key.s, err), *answer;
+        json_t *body = start_body(&m->spec, key.s, err), *answer, *input;
         int r;
 
         if (!body)
                 return ERR_USAGE;
         r = post_start(m, body, &answer, err);
-        if (m->spec.forward_stdin && wants_whole_input(r, err))
-                r = start_with_whole_input(m, body, &answer, err);
+        if (m->spec.forward_stdin && wants_whole_input(r, err)) {
+                /* What a plugin runs gets its input at the start. None of it was read yet. */
+                err_clear(err);
+                r = remote_input_whole(m, &input, err);
+                if (r >= 0) {
+                        json_object_del(body, "openStdin");
+                        json_object_set_new(body, "stdin", input);
+                        r = post_start(m, body, &answer, err);
+                }
+        }
         json_decref(body);
         if (r < 0)
                 return r;

@@ -26,23 +26,17 @@ static bool same_name(const json_t *item, const char *key, const char *given)
         return name && strcasecmp(name, given) == 0;
 }
 
-static bool begins_or_ends(const char *id, const char *given)
-{
-        size_t len = strlen(given), id_len = strlen(id);
-
-        return len >= CLI_PART_MIN && len <= id_len &&
-               (strncasecmp(id, given, len) == 0 || strcasecmp(id + id_len - len, given) == 0);
-}
-
 static enum match match_item(const struct cli_kind *kind, const json_t *item, const char *given)
 {
         const char *id = json_get_string(item, "id");
+        size_t len = strlen(given), id_len = id ? strlen(id) : 0;
 
         if (id && strcasecmp(id, given) == 0)
                 return MATCH_ID;
         if (same_name(item, kind->name, given) || same_name(item, kind->other, given))
                 return MATCH_NAME;
-        if (id && begins_or_ends(id, given))
+        if (len >= CLI_PART_MIN && len <= id_len &&
+            (strncasecmp(id, given, len) == 0 || strcasecmp(id + id_len - len, given) == 0))
                 return MATCH_PART;
         return MATCH_NONE;
 }
@@ -64,33 +58,14 @@ static void list_items(struct buf *b, json_t *list, const char *name_key)
         }
 }
 
-static int ambiguous(const struct cli_kind *kind, json_t *matches, const char *given,
-                     struct err *err)
-{
-        CLEAN(buf_done) struct buf b = BUF_INIT;
-
-        list_items(&b, matches, kind->name);
-        return err_set(err, ERR_USAGE, "'%s' fits more than one %s: %s", given, kind->what,
-                       buf_str(&b));
-}
-
-static int not_found(const struct cli_kind *kind, const char *given, struct err *err)
-{
-        if (!kind->command)
-                return err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", kind->what, given);
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no %s '%s'; 'berth %s list' shows those there are", kind->what,
-                       given, kind->command);
-}
-
 int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_t **ret,
              struct err *err)
 {
-        json_t *matches = json_array();
+        CLEAN(json_decrefp) json_t *matches = json_array();
+        CLEAN(buf_done) struct buf names = BUF_INIT;
         enum match best = MATCH_NONE;
         json_t *item;
         size_t i;
-        int r = 0;
 
         json_array_foreach(list, i, item)
         {
@@ -103,35 +78,35 @@ int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_
                 best = m;
                 json_array_append(matches, item);
         }
-        if (json_array_size(matches) == 1)
+        if (json_array_size(matches) == 1) {
                 *ret = json_array_get(matches, 0); /* the list keeps it alive */
-        else if (json_array_size(matches) == 0)
-                r = not_found(kind, given, err);
-        else
-                r = ambiguous(kind, matches, given, err);
-        json_decref(matches);
-        return r;
+                return 0;
+        }
+        if (json_array_size(matches) > 1) {
+                list_items(&names, matches, kind->name);
+                return err_set(err, ERR_USAGE, "'%s' fits more than one %s: %s", given, kind->what,
+                               buf_str(&names));
+        }
+        if (!kind->command)
+                return err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", kind->what, given);
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no %s '%s'; 'berth %s list' shows those there are", kind->what,
+                       given, kind->command);
 }
 
 /* -- Companies -------------------------------------------------------------------------------- */
 
-/* Several commands may need the first company at the same time; only one of them makes it. A daemon
- * elsewhere has nobody who would do that. */
-static int take_turn(struct cli *c)
+/* Several commands may need the first company at the same time; only one of them makes it. With a
+ * daemon on another machine there is nothing to lock, and none is needed. */
+static int create_default_company(struct cli *c, const char **ret_id, struct err *err)
 {
-        int fd = open(c->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
-                ;
-        return fd;
-}
-
-static int create_default(struct cli *c, const char **ret_id, struct err *err)
-{
-        CLEAN(cleanup_fd) int turn = take_turn(c);
+        CLEAN(cleanup_fd) int turn = open(c->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         json_t *company, *list;
-        int r = cli_call_list(c, "/api/companies", &list, err);
+        int r;
 
+        while (turn >= 0 && flock(turn, LOCK_EX) < 0 && errno == EINTR)
+                ;
+        r = cli_call_list(c, "/api/companies", &list, err);
         if (r >= 0 && json_array_size(list) > 0) {
                 *ret_id = cli_text(json_array_get(list, 0), "id");
                 return 0;
@@ -139,7 +114,6 @@ static int create_default(struct cli *c, const char **ret_id, struct err *err)
         if (r >= 0)
                 r = cli_call(c, "POST", "/api/companies", json_pack("{s:s}", "name", "Default"),
                              &company, err);
-        (void)turn;
         if (r < 0)
                 return err_wrap(err, r, "there is no company yet, and making one failed");
         out_note("made a company named \"Default\" (%s)", cli_text(company, "id"));
@@ -147,26 +121,18 @@ static int create_default(struct cli *c, const char **ret_id, struct err *err)
         return 0;
 }
 
-/* Agents may not list companies, but each belongs to exactly one. */
-static int company_of_agent(struct cli *c, const char **ret_id)
-{
-        json_t *me;
-
-        if (cli_call(c, "GET", "/api/agents/me", NULL, &me, NULL) < 0 ||
-            !json_get_string(me, "companyId"))
-                return ERR_NOT_FOUND;
-        *ret_id = json_get_string(me, "companyId");
-        return 0;
-}
-
 static int only_company(struct cli *c, bool create, const char **ret_id, struct err *err)
 {
         CLEAN(buf_done) struct buf names = BUF_INIT;
-        json_t *list;
+        json_t *list, *me;
         int r = cli_call_list(c, "/api/companies", &list, err);
 
-        if (r == ERR_FORBIDDEN && company_of_agent(c, ret_id) >= 0)
+        /* Agents may not list companies, but each belongs to exactly one. */
+        if (r == ERR_FORBIDDEN && cli_call(c, "GET", "/api/agents/me", NULL, &me, NULL) >= 0 &&
+            json_get_string(me, "companyId")) {
+                *ret_id = json_get_string(me, "companyId");
                 return 0;
+        }
         if (r < 0)
                 return r;
         if (json_array_size(list) == 1) {
@@ -174,7 +140,7 @@ static int only_company(struct cli *c, bool create, const char **ret_id, struct 
                 return 0;
         }
         if (json_array_size(list) == 0 && create)
-                return create_default(c, ret_id, err);
+                return create_default_company(c, ret_id, err);
         if (json_array_size(list) == 0)
                 return err_set(err, ERR_NOT_FOUND,
                                "there is no company yet; make one with: berth company create NAME");

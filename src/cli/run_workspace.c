@@ -75,7 +75,7 @@ int run_workspace_stage(struct run_workspace *w, const char *dir, const char **r
         return 0;
 }
 
-static void say(const json_t *report)
+static void say_restored(const json_t *report)
 {
         json_int_t added = json_integer_value(json_object_get(report, "added"));
         json_int_t changed = json_integer_value(json_object_get(report, "changed"));
@@ -109,6 +109,6 @@ int run_workspace_restore(struct run_workspace *w, struct err *err)
                 return r;
         }
         w->restore = answer;
-        say(answer);
+        say_restored(answer);
         return 0;
 }

@@ -161,7 +161,7 @@ int cli_connect(struct cli *c, struct berth **ret, struct err *err)
         return 0;
 }
 
-static void decref(void *value)
+static void decref_json(void *value)
 {
         json_decref(value);
 }
@@ -169,30 +169,26 @@ static void decref(void *value)
 json_t *cli_keep(struct cli *c, json_t *take_value)
 {
         if (take_value)
-                arena_defer(&c->arena, decref, take_value);
+                arena_defer(&c->arena, decref_json, take_value);
         return take_value;
 }
 
 char *cli_printf(struct cli *c, const char *fmt, ...)
 {
-        struct buf b = BUF_INIT;
-        char *copy;
+        CLEAN(buf_done) struct buf b = BUF_INIT;
         va_list ap;
 
         va_start(ap, fmt);
         buf_appendv(&b, fmt, ap);
         va_end(ap);
-        copy = arena_strdup(&c->arena, buf_str(&b));
-        buf_done(&b);
-        return copy;
+        return arena_strdup(&c->arena, buf_str(&b));
 }
 
 const char *cli_escape(struct cli *c, const char *text)
 {
         static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                     "0123456789-._~";
-        struct buf b = BUF_INIT;
-        char *copy;
+        CLEAN(buf_done) struct buf b = BUF_INIT;
 
         for (; *text; text++) {
                 if (strchr(plain, *text))
@@ -200,30 +196,7 @@ const char *cli_escape(struct cli *c, const char *text)
                 else
                         buf_appendf(&b, "%%%02X", (unsigned)(unsigned char)*text);
         }
-        copy = arena_strdup(&c->arena, buf_str(&b));
-        buf_done(&b);
-        return copy;
-}
-
-static int read_answer(struct cli *c, struct berth_response *response, json_t **ret,
-                       struct err *err)
-{
-        struct berth_error error;
-        json_t *value = NULL;
-        int r;
-
-        if (berth_refusal(response, &error) < 0)
-                return cli_api_error(&error, err);
-        if (response->len > 0) {
-                r = json_parse(response->body, response->len, &value, err);
-                if (r < 0)
-                        return err_wrap(err, ERR_PROVIDER, "%s answered something else than JSON",
-                                        berth_address(c->api));
-        }
-        (void)cli_keep(c, value);
-        if (ret)
-                *ret = value;
-        return 0;
+        return arena_strdup(&c->arena, buf_str(&b));
 }
 
 int cli_call(struct cli *c, const char *method, const char *path, json_t *take_body, json_t **ret,
@@ -232,6 +205,7 @@ int cli_call(struct cli *c, const char *method, const char *path, json_t *take_b
         CLEAN(berth_response_done) struct berth_response response = { 0 };
         CLEAN(cleanup_free) char *text = take_body ? json_to_text(take_body) : NULL;
         struct berth_error error;
+        json_t *value = NULL;
         struct berth *api;
         int r;
 
@@ -239,9 +213,16 @@ int cli_call(struct cli *c, const char *method, const char *path, json_t *take_b
         r = cli_connect(c, &api, err);
         if (r < 0)
                 return r;
-        if (berth_request(api, method, path, text, &response, &error) < 0)
+        if (berth_request(api, method, path, text, &response, &error) < 0 ||
+            berth_refusal(&response, &error) < 0)
                 return cli_api_error(&error, err);
-        return read_answer(c, &response, ret, err);
+        if (response.len > 0 && json_parse(response.body, response.len, &value, err) < 0)
+                return err_wrap(err, ERR_PROVIDER, "%s answered something else than JSON",
+                                berth_address(api));
+        (void)cli_keep(c, value);
+        if (ret)
+                *ret = value;
+        return 0;
 }
 
 int cli_call_list(struct cli *c, const char *path, json_t **ret, struct err *err)

@@ -31,7 +31,7 @@ static void restore_and_die(int number)
         (void)raise(number); /* SA_RESETHAND has put the default back */
 }
 
-static void guard(void)
+static void guard_terminal(void)
 {
         static const int deadly[] = { SIGABRT, SIGALRM, SIGBUS,  SIGFPE,  SIGILL, SIGSEGV,
                                       SIGSYS,  SIGTRAP, SIGUSR1, SIGUSR2, SIGXCPU };
@@ -52,7 +52,7 @@ int terminal_raw(struct err *err)
                 return 0;
         if (tcgetattr(STDIN_FILENO, &before) < 0)
                 return err_sys(err, ERR_IO, errno, "read the terminal's settings");
-        guard();
+        guard_terminal();
         raw = before;
         cfmakeraw(&raw);
         is_raw = 1; /* before the change: a signal in between restores what is there */

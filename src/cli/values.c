@@ -80,7 +80,7 @@ static int read_value_file(const char *path, json_t **ret, struct err *err)
 }
 
 /* The object that the dotted `key` (cut at its last dot) lives in. */
-static json_t *descend(json_t *object, char **key)
+static json_t *descend_to_leaf(json_t *object, char **key)
 {
         char *dot;
 
@@ -99,23 +99,12 @@ static json_t *descend(json_t *object, char **key)
         return object;
 }
 
-/* A text that is a JSON list or object was probably meant as JSON: tell the user how to send it
- * so. */
-static void doubt_text(const char *key, const char *text)
-{
-        json_t *meant = NULL;
-
-        if ((*text == '[' || *text == '{') && json_parse(text, strlen(text), &meant, NULL) >= 0)
-                out_note("berth: %s is taken as text; as JSON it would be: -o '%s:=...'", key, key);
-        json_decref(meant);
-}
-
 static int set_option(json_t *config, const char *text, struct err *err)
 {
         const char *equals = strchr(text, '=');
         CLEAN(cleanup_free) char *key = NULL;
         bool is_json = equals && equals > text && equals[-1] == ':';
-        json_t *value = NULL, *object;
+        json_t *value = NULL, *meant = NULL, *object;
         char *leaf;
         int r = 0;
 
@@ -131,12 +120,15 @@ static int set_option(json_t *config, const char *text, struct err *err)
                 value = guess_value(equals + 1);
         if (r < 0)
                 return err_wrap(err, r == ERR_INVALID ? ERR_USAGE : r, "-o %s", key);
-        if (!is_json && equals[1] != '@')
-                doubt_text(key, equals + 1);
+        /* A text that is a JSON list or object was probably meant as JSON: say how to send it. */
+        if (!is_json && (equals[1] == '[' || equals[1] == '{') &&
+            json_parse(equals + 1, strlen(equals + 1), &meant, NULL) >= 0)
+                out_note("berth: %s is taken as text; as JSON it would be: -o '%s:=...'", key, key);
+        json_decref(meant);
         if (!value)
                 return err_set(err, ERR_USAGE, "-o %s: the value is not UTF-8 text", key);
         leaf = key;
-        object = descend(config, &leaf);
+        object = descend_to_leaf(config, &leaf);
         json_object_set_new(object, leaf, value);
         return 0;
 }

@@ -27,7 +27,7 @@ static int parse(struct args *a, const char *const *words, struct err *err)
         args_init(a, n, (char **)words);
         args_add_table(a, global);
         args_add_table(a, own);
-        return args_rest(a, err);
+        return args_rest(a, SIZE_MAX, err);
 }
 
 static void test_forms(void **state UNUSED)
@@ -79,7 +79,7 @@ static void test_command_in_it(void **state UNUSED)
                 args_init(&a, n, (char **)cases[i].words);
                 args_add_table(&a, global);
                 args_add_table(&a, own);
-                assert_int_equal(args_rest_command(&a, cases[i].own, NULL), 0);
+                assert_int_equal(args_rest(&a, cases[i].own, NULL), 0);
                 assert_int_equal(a.n_words, cases[i].n_words);
                 assert_int_equal(args_flag(&a, "json"), cases[i].json);
                 assert_false(args_flag(&a, "yes"));
@@ -254,7 +254,7 @@ static char *config_of(const char *const *words, int code)
                 n++;
         args_init(&a, n, (char **)words);
         args_add_table(&a, config_options);
-        assert_int_equal(args_rest(&a, NULL), 0);
+        assert_int_equal(args_rest(&a, SIZE_MAX, NULL), 0);
         assert_int_equal(cli_config(&a, &config, &err), code);
         if (config)
                 text = json_to_text(config);
