@@ -29,7 +29,7 @@ static bool has_content_type(const struct http1_head *head, const char *type)
         return http1_slice_is_case(s, type);
 }
 
-static int over(struct answer_reader *r)
+static int answer_over(struct answer_reader *r)
 {
         r->state = ANSWER_OVER;
         r->answer.keep_alive = r->may_keep && r->in.len == 0;
@@ -72,7 +72,7 @@ static int step_head(struct answer_reader *r, struct err *err)
         return 1;
 }
 
-static int give(struct answer_reader *r, const char *data, size_t len, struct err *err)
+static int give_body(struct answer_reader *r, const char *data, size_t len, struct err *err)
 {
         return len > 0 ? r->sink(r->arg, &r->answer, data, len, err) : 0;
 }
@@ -81,7 +81,7 @@ static int step_plain(struct answer_reader *r, struct err *err)
 {
         bool until_close = r->state == ANSWER_UNTIL_CLOSE;
         size_t n = until_close ? r->in.len : (size_t)MIN((uint64_t)r->in.len, r->left);
-        int result = give(r, r->in.data, n, err);
+        int result = give_body(r, r->in.data, n, err);
 
         if (result < 0)
                 return result;
@@ -108,7 +108,7 @@ static int step_chunked(struct answer_reader *r, struct err *err)
 
                 if (result == HTTP1_REFUSED)
                         return err_set(err, ERR_PROVIDER, "the answer is broken: %s", why.text);
-                stop = give(r, data.p, data.len, err);
+                stop = give_body(r, data.p, data.len, err);
                 at += used;
                 if (result == HTTP1_DONE)
                         r->state = ANSWER_OVER;
@@ -136,14 +136,14 @@ int answer_step(struct answer_reader *r, struct err *err)
                         result = step_plain(r, err);
                 }
         }
-        return result > 0 ? over(r) : result;
+        return result > 0 ? answer_over(r) : result;
 }
 
 int answer_closed(struct answer_reader *r, struct err *err)
 {
         if (r->state == ANSWER_UNTIL_CLOSE) {
                 r->may_keep = false;
-                return over(r);
+                return answer_over(r);
         }
         return err_set(err, ERR_UNCERTAIN,
                        "the daemon closed the connection before its answer was complete");

@@ -23,7 +23,7 @@
 
 /* -- Errors ----------------------------------------------------------------------------------- */
 
-static int fail(struct berth_error *error, const struct err *err)
+static int fail_with(struct berth_error *error, const struct err *err)
 {
         int code;
 
@@ -117,7 +117,7 @@ int berth_open(const struct berth_options *options, struct berth **ret, struct b
         else if (r >= 0)
                 r = err_set(&err, ERR_INVALID, "neither a URL nor a socket was given");
         if (r < 0)
-                return fail(error, &err);
+                return fail_with(error, &err);
 
         b = xcalloc(1, sizeof(*b));
         *b = (struct berth){
@@ -133,7 +133,7 @@ int berth_open(const struct berth_options *options, struct berth **ret, struct b
         return 0;
 }
 
-static void disconnect(struct berth *b)
+static void close_connection(struct berth *b)
 {
         if (b->fd >= 0)
                 close(b->fd);
@@ -144,7 +144,7 @@ void berth_close(struct berth *b)
 {
         if (!b)
                 return;
-        disconnect(b);
+        close_connection(b);
         conn_address_done(&b->address);
         if (b->api_key)
                 explicit_bzero(b->api_key, strlen(b->api_key));
@@ -166,8 +166,8 @@ void berth_response_done(struct berth_response *response)
         *response = (struct berth_response){ 0 };
 }
 
-static int collect(void *arg, const struct http_answer *answer UNUSED, const char *data, size_t len,
-                   struct err *err)
+static int collect_body(void *arg, const struct http_answer *answer UNUSED, const char *data,
+                        size_t len, struct err *err)
 {
         struct buf *b = arg;
 
@@ -181,20 +181,20 @@ static int call_once(struct berth *b, const struct http_call *call, struct buf *
         int r;
 
         if (b->fd >= 0 && conn_is_stale(b->fd))
-                disconnect(b);
+                close_connection(b);
         if (b->fd < 0) {
                 r = conn_open(&b->address, clock_mono_ms() + b->connect_timeout_ms, &b->fd, err);
                 if (r < 0)
                         return r;
         }
-        r = http_call(b->fd, &b->address, call, collect, body, ret_answer, err);
+        r = http_call(b->fd, &b->address, call, collect_body, body, ret_answer, err);
         if (!ret_answer->keep_alive)
-                disconnect(b);
+                close_connection(b);
         return r;
 }
 
-static int request(struct berth *b, const char *method, const char *path, const char *json,
-                   bool may_repeat, struct berth_response *ret, struct err *err)
+static int send_request(struct berth *b, const char *method, const char *path, const char *json,
+                        bool may_repeat, struct berth_response *ret, struct err *err)
 {
         CLEAN(buf_done) struct buf body = { .max = ANSWER_MAX };
         struct http_call call = {
@@ -231,9 +231,9 @@ int berth_request(struct berth *b, const char *method, const char *path, const c
 
         if (!http1_is_field_name(method))
                 (void)err_set(&err, ERR_INVALID, "'%s' is no method", method);
-        else if (request(b, method, path, json, may_repeat, ret, &err) >= 0)
+        else if (send_request(b, method, path, json, may_repeat, ret, &err) >= 0)
                 return 0;
-        return fail(error, &err);
+        return fail_with(error, &err);
 }
 
 /* -- Leases ----------------------------------------------------------------------------------- */
@@ -286,14 +286,14 @@ static int lease_call(struct berth *b, const char *before, const char *id, const
         if (!uuid_is_valid(id))
                 r = err_set(&err, ERR_INVALID, "'%s' is not a whole id", id);
         else
-                r = request(b, "POST", path, buf_str(json), may_repeat, &response, &err);
+                r = send_request(b, "POST", path, buf_str(json), may_repeat, &response, &err);
         if (r < 0)
-                return fail(error, &err);
+                return fail_with(error, &err);
         r = berth_refusal(&response, error);
         if (r < 0 || !ret)
                 return r;
         r = read_lease(&response, ret, &err);
-        return r < 0 ? fail(error, &err) : 0;
+        return r < 0 ? fail_with(error, &err) : 0;
 }
 
 int berth_acquire(struct berth *b, const char *environment_id,
@@ -367,7 +367,7 @@ static int stream_bytes(void *arg, const struct http_answer *answer, const char 
         struct stream *s = arg;
 
         if (answer->status != 200 || !answer->is_event_stream)
-                return collect(&s->refusal, answer, data, len, err);
+                return collect_body(&s->refusal, answer, data, len, err);
         return sse_feed(&s->sse, data, len, err);
 }
 
@@ -385,7 +385,7 @@ static int stream_result(struct stream *s, const struct http_answer *answer,
         if (r < 0 || answer->is_event_stream)
                 return r;
         (void)err_set(&err, ERR_PROVIDER, "the answer is no event stream");
-        return fail(error, &err);
+        return fail_with(error, &err);
 }
 
 int berth_stream(struct berth *b, const char *path, const char *last_event_id,
@@ -413,13 +413,13 @@ int berth_stream(struct berth *b, const char *path, const char *last_event_id,
         if (r >= 0)
                 r = conn_open(&b->address, clock_mono_ms() + b->connect_timeout_ms, &fd, &err);
         if (r < 0)
-                return fail(error, &err);
+                return fail_with(error, &err);
         sse_decoder_init(&s.sse, STREAM_EVENT_MAX, stream_event, &s);
         r = http_call(fd, &b->address, &call, stream_bytes, &s, &answer, &err);
         if (s.stopped != 0)
                 r = s.stopped;
         else if (r < 0)
-                r = fail(error, &err);
+                r = fail_with(error, &err);
         else
                 r = stream_result(&s, &answer, error);
         sse_decoder_done(&s.sse);

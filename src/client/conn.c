@@ -157,7 +157,7 @@ static int connect_one(int fd, const struct sockaddr *sa, socklen_t len, int64_t
         return result;
 }
 
-static int unreachable(const struct conn_address *a, const char *why, struct err *err)
+static int daemon_unreachable(const struct conn_address *a, const char *why, struct err *err)
 {
         return err_set(err, ERR_UNREACHABLE,
                        "no daemon answers at %s (%s); start one with: berth serve", a->text, why);
@@ -181,7 +181,7 @@ static int open_unix(const struct conn_address *a, int64_t deadline_ms, int *ret
                 return err_sys(err, ERR_INTERNAL, errno, "socket");
         e = connect_one(fd, (const struct sockaddr *)&sa, sizeof(sa), deadline_ms);
         if (e != 0)
-                return unreachable(a, strerror(e), err);
+                return daemon_unreachable(a, strerror(e), err);
         *ret_fd = take_fd(&fd);
         return 0;
 }
@@ -199,7 +199,7 @@ static int open_tcp(const struct conn_address *a, int64_t deadline_ms, int *ret_
         int e = getaddrinfo(a->host, a->port, &hints, &list);
 
         if (e != 0)
-                return unreachable(a, gai_strerror(e), err);
+                return daemon_unreachable(a, gai_strerror(e), err);
         e = EADDRNOTAVAIL;
         for (const struct addrinfo *ai = list; ai; ai = ai->ai_next) {
                 CLEAN(cleanup_fd)
@@ -212,7 +212,7 @@ static int open_tcp(const struct conn_address *a, int64_t deadline_ms, int *ret_
                 *ret_fd = take_fd(&fd);
                 return 0;
         }
-        return unreachable(a, strerror(e), err);
+        return daemon_unreachable(a, strerror(e), err);
 }
 
 int conn_open(const struct conn_address *address, int64_t deadline_ms, int *ret_fd, struct err *err)

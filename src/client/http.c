@@ -21,16 +21,6 @@ static void put_field(struct buf *b, const char *name, const char *value)
                 buf_appendf(b, "%s: %s\r\n", name, value);
 }
 
-static void put_host(struct buf *b, const struct conn_address *a)
-{
-        if (a->path)
-                buf_puts(b, "Host: localhost\r\n");
-        else if (strchr(a->host, ':'))
-                buf_appendf(b, "Host: [%s]:%s\r\n", a->host, a->port);
-        else
-                buf_appendf(b, "Host: %s:%s\r\n", a->host, a->port);
-}
-
 size_t http_body_len(const struct http_call *call)
 {
         if (!call->body)
@@ -41,7 +31,11 @@ size_t http_body_len(const struct http_call *call)
 void http_put_head(struct buf *b, const struct conn_address *a, const struct http_call *call)
 {
         buf_appendf(b, "%s %s%s HTTP/1.1\r\n", call->method, a->prefix, call->path);
-        put_host(b, a);
+        if (a->path)
+                buf_puts(b, "Host: localhost\r\n");
+        else
+                buf_appendf(b, strchr(a->host, ':') ? "Host: [%s]:%s\r\n" : "Host: %s:%s\r\n",
+                            a->host, a->port);
         put_field(b, "Accept", call->accept);
         put_field(b, "User-Agent", "berth/" BERTH_VERSION);
         if (call->api_key)
@@ -71,16 +65,11 @@ static int send_request(int fd, const struct conn_address *a, const struct http_
         return r;
 }
 
-static int64_t next_deadline(const struct answer_reader *r, const struct http_call *call)
-{
-        if (r->state == ANSWER_HEAD || call->idle_ms == 0)
-                return call->deadline_ms;
-        return call->idle_ms == CONN_FOREVER ? CONN_FOREVER : clock_mono_ms() + call->idle_ms;
-}
-
 static int read_answer(int fd, const struct http_call *call, struct answer_reader *r,
                        struct err *err)
 {
+        int64_t deadline = call->deadline_ms;
+
         for (;;) {
                 int result = answer_step(r, err);
                 char *at;
@@ -91,7 +80,10 @@ static int read_answer(int fd, const struct http_call *call, struct answer_reade
                 at = buf_reserve(&r->in, READ_SIZE);
                 if (!at)
                         return err_set(err, ERR_TOO_LARGE, "the answer is too large");
-                n = conn_read(fd, at, READ_SIZE, next_deadline(r, call), err);
+                if (r->state != ANSWER_HEAD && call->idle_ms != 0)
+                        deadline = call->idle_ms == CONN_FOREVER ? CONN_FOREVER
+                                                                 : clock_mono_ms() + call->idle_ms;
+                n = conn_read(fd, at, READ_SIZE, deadline, err);
                 if (n < 0)
                         return (int)n;
                 if (n == 0) {

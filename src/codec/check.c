@@ -60,8 +60,8 @@ static void add_at(struct check *c, json_t *take_path, enum message_place place,
         json_array_append_new(root->issues, take_issue);
 }
 
-static void add(struct check *c, const char *key, enum message_place place, const char *text,
-                json_t *take_issue)
+static void add_issue(struct check *c, const char *key, enum message_place place, const char *text,
+                      json_t *take_issue)
 {
         add_at(c, path_to(c, key, -1), place, text, take_issue);
 }
@@ -194,8 +194,8 @@ void check_text(struct check *c, const char *text)
 
 /* Steps over absent and null. Returns whether there is a value to look at; *ret_text is the text
  * given by check_text() for this field, which is used up. */
-static bool fetch(struct check *c, const char *key, unsigned flags, const char *expected,
-                  json_t **ret_value, const char **ret_text)
+static bool fetch_member(struct check *c, const char *key, unsigned flags, const char *expected,
+                         json_t **ret_value, const char **ret_text)
 {
         json_t *v = json_object_get(c->object, key);
 
@@ -217,7 +217,7 @@ static json_t *fetch_type(struct check *c, const char *key, unsigned flags, json
         const char *text;
         json_t *v;
 
-        if (!fetch(c, key, flags, expected, &v, &text))
+        if (!fetch_member(c, key, flags, expected, &v, &text))
                 return NULL;
         if (json_typeof(v) == type)
                 return v;
@@ -239,7 +239,7 @@ static size_t utf16_length(const char *s, size_t n)
 }
 
 /* A NUL-terminated copy that lives as long as the check. */
-static const char *keep(struct check *c, const char *s, size_t n)
+static const char *keep_copy(struct check *c, const char *s, size_t n)
 {
         struct check *root = root_of(c);
         json_t *copy = json_stringn(s, n);
@@ -256,7 +256,7 @@ const char *check_string(struct check *c, const char *key, unsigned flags, size_
         size_t n, all, units;
         json_t *v;
 
-        if (!fetch(c, key, flags, "string", &v, &text))
+        if (!fetch_member(c, key, flags, "string", &v, &text))
                 return NULL;
         if (!json_is_string(v)) {
                 wrong_type(c, key, "string", v, NULL);
@@ -275,7 +275,7 @@ const char *check_string(struct check *c, const char *key, unsigned flags, size_
                 out_of_bound(c, key, false, "string", (int64_t)max, true, NULL);
                 return NULL;
         }
-        return n == all ? s : keep(c, s, n);
+        return n == all ? s : keep_copy(c, s, n);
 }
 
 const char *check_uuid(struct check *c, const char *key, unsigned flags)
@@ -287,7 +287,7 @@ const char *check_uuid(struct check *c, const char *key, unsigned flags)
                 check_invalid_string(c, key, "uuid", "Invalid uuid");
                 return NULL;
         }
-        return s ? keep(c, id.s, UUID_LEN) : NULL;
+        return s ? keep_copy(c, id.s, UUID_LEN) : NULL;
 }
 
 const char *check_enum(struct check *c, const char *key, unsigned flags, const char *const *options)
@@ -298,7 +298,7 @@ const char *check_enum(struct check *c, const char *key, unsigned flags, const c
 
         for (size_t i = 0; options[i]; i++)
                 put_quoted(&expected, options[i], " | ");
-        if (!fetch(c, key, flags, buf_str(&expected), &v, &text))
+        if (!fetch_member(c, key, flags, buf_str(&expected), &v, &text))
                 return NULL;
         if (!json_is_string(v)) {
                 wrong_type(c, key, buf_str(&expected), v, NULL);
@@ -313,16 +313,16 @@ const char *check_enum(struct check *c, const char *key, unsigned flags, const c
                 json_array_append_new(list, json_string(options[i]));
         buf_appendf(&message, "Invalid enum value. Expected %s, received '%s'", buf_str(&expected),
                     s);
-        add(c, key, MESSAGE_LAST, buf_str(&message),
-            json_pack("{s:O, s:s, s:o}", "received", v, "code", "invalid_enum_value", "options",
-                      list));
+        add_issue(c, key, MESSAGE_LAST, buf_str(&message),
+                  json_pack("{s:O, s:s, s:o}", "received", v, "code", "invalid_enum_value",
+                            "options", list));
         return NULL;
 }
 
 /* Number(v). Objects and arrays are NaN: JavaScript would make a number of [22], which is never
  * meant.
  */
-static double coerced(const json_t *v)
+static double coerced_number(const json_t *v)
 {
         if (json_is_number(v))
                 return json_number_value(v);
@@ -358,13 +358,13 @@ static bool fetch_number(struct check *c, const char *key, unsigned flags, doubl
 {
         json_t *v;
 
-        if (!fetch(c, key, flags, "number", &v, ret_text))
+        if (!fetch_member(c, key, flags, "number", &v, ret_text))
                 return false;
         if (!json_is_number(v) && !(flags & CHECK_COERCE)) {
                 wrong_type(c, key, "number", v, NULL);
                 return false;
         }
-        *ret = coerced(v);
+        *ret = coerced_number(v);
         if (isnan(*ret)) {
                 wrong_type_at(c, path_to(c, key, -1), "number", "nan", NULL);
                 return false;
@@ -384,8 +384,8 @@ int64_t check_int(struct check *c, const char *key, unsigned flags, int64_t min,
         if (!fetch_number(c, key, flags, &d, &text))
                 return 0;
         if (!jsnum_is_integer(d)) {
-                add(c, key, MESSAGE_BEFORE_PATH, "Expected integer, received float",
-                    type_issue("integer", "float"));
+                add_issue(c, key, MESSAGE_BEFORE_PATH, "Expected integer, received float",
+                          type_issue("integer", "float"));
                 ok = false;
         }
         if (!check_bounds(c, key, flags, d, MAX(min, -JSNUM_MAX_SAFE), MIN(max, JSNUM_MAX_SAFE),
@@ -418,7 +418,7 @@ bool check_bool(struct check *c, const char *key, unsigned flags, bool fallback)
         const char *text;
         json_t *v;
 
-        if (!fetch(c, key, flags, "boolean", &v, &text))
+        if (!fetch_member(c, key, flags, "boolean", &v, &text))
                 return fallback;
         if (!json_is_boolean(v)) {
                 wrong_type(c, key, "boolean", v, NULL);
@@ -466,7 +466,7 @@ void check_null(struct check *c, const char *key)
         const char *text;
         json_t *v;
 
-        if (fetch(c, key, CHECK_NULLABLE, "null", &v, &text))
+        if (fetch_member(c, key, CHECK_NULLABLE, "null", &v, &text))
                 wrong_type(c, key, "null", v, NULL);
 }
 
@@ -490,20 +490,12 @@ void check_literal(struct check *c, const char *key, unsigned flags, const char 
                 json_object_set(issue, "received", v);
         json_object_set_new(issue, "code", json_string("invalid_literal"));
         json_object_set_new(issue, "expected", json_string(value));
-        add(c, key, MESSAGE_LAST, buf_str(&message), issue);
+        add_issue(c, key, MESSAGE_LAST, buf_str(&message), issue);
 }
 
 bool check_has(const struct check *c, const char *key)
 {
         return json_object_get(c->object, key) != NULL;
-}
-
-static bool is_listed(const char *key, const char *const *list)
-{
-        for (; *list; list++)
-                if (streq(key, *list))
-                        return true;
-        return false;
 }
 
 void check_unknown(struct check *c, const char *const *known)
@@ -514,7 +506,11 @@ void check_unknown(struct check *c, const char *const *known)
 
         json_object_foreach(c->object, key, value)
         {
-                if (is_listed(key, known))
+                const char *const *listed = known;
+
+                while (*listed && !streq(key, *listed))
+                        listed++;
+                if (*listed)
                         continue;
                 if (!keys)
                         keys = json_array();
@@ -524,20 +520,20 @@ void check_unknown(struct check *c, const char *const *known)
         if (!keys)
                 return;
         buf_appendf(&message, "Unrecognized key(s) in object: %s", buf_str(&names));
-        add(c, NULL, MESSAGE_LAST, buf_str(&message),
-            json_pack("{s:s, s:o}", "code", "unrecognized_keys", "keys", keys));
+        add_issue(c, NULL, MESSAGE_LAST, buf_str(&message),
+                  json_pack("{s:s, s:o}", "code", "unrecognized_keys", "keys", keys));
 }
 
 void check_custom(struct check *c, const char *key, const char *text)
 {
-        add(c, key, MESSAGE_LAST, text, json_pack("{s:s}", "code", "custom"));
+        add_issue(c, key, MESSAGE_LAST, text, json_pack("{s:s}", "code", "custom"));
 }
 
 void check_invalid_string(struct check *c, const char *key, const char *validation,
                           const char *text)
 {
-        add(c, key, MESSAGE_BEFORE_PATH, text,
-            json_pack("{s:s, s:s}", "validation", validation, "code", "invalid_string"));
+        add_issue(c, key, MESSAGE_BEFORE_PATH, text,
+                  json_pack("{s:s, s:s}", "validation", validation, "code", "invalid_string"));
 }
 
 void check_array_size(struct check *c, const char *key, const json_t *array, size_t min, size_t max)

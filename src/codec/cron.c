@@ -30,7 +30,7 @@ static const struct field fields[FIELDS] = {
 
 /* -- Reading ---------------------------------------------------------------------------------- */
 
-static int number(const char **at, unsigned *ret)
+static int read_number(const char **at, unsigned *ret)
 {
         unsigned n = 0, digits = 0;
 
@@ -40,7 +40,7 @@ static int number(const char **at, unsigned *ret)
         return digits > 0 && !isdigit((unsigned char)**at) ? 0 : -1;
 }
 
-static int value(const struct field *f, const char **at, unsigned *ret)
+static int read_value(const struct field *f, const char **at, unsigned *ret)
 {
         for (unsigned i = 0; f->names && f->names[i]; i++) {
                 if (strncasecmp(*at, f->names[i], 3) == 0) {
@@ -49,28 +49,28 @@ static int value(const struct field *f, const char **at, unsigned *ret)
                         return 0;
                 }
         }
-        return number(at, ret);
+        return read_number(at, ret);
 }
 
 /* `*`, a value or a range, each with a step or without. */
-static int item(const struct field *f, const char **at, uint64_t *bits)
+static int read_item(const struct field *f, const char **at, uint64_t *bits)
 {
         unsigned first = f->min, last = f->max, step = 1;
         bool open = **at == '*';
 
         if (open)
                 (*at)++;
-        else if (value(f, at, &first) < 0)
+        else if (read_value(f, at, &first) < 0)
                 return -1;
         else if (**at == '-') {
                 (*at)++;
-                if (value(f, at, &last) < 0)
+                if (read_value(f, at, &last) < 0)
                         return -1;
                 open = true;
         }
         if (**at == '/') {
                 (*at)++;
-                if (number(at, &step) < 0 || step == 0)
+                if (read_number(at, &step) < 0 || step == 0)
                         return -1;
         } else if (!open) {
                 last = first;
@@ -82,11 +82,11 @@ static int item(const struct field *f, const char **at, uint64_t *bits)
         return 0;
 }
 
-static int list(const struct field *f, const char **at, uint64_t *ret)
+static int read_list(const struct field *f, const char **at, uint64_t *ret)
 {
         *ret = 0;
         for (;;) {
-                if (item(f, at, ret) < 0)
+                if (read_item(f, at, ret) < 0)
                         return -1;
                 if (**at != ',')
                         return **at == '\0' || isspace((unsigned char)**at) ? 0 : -1;
@@ -100,7 +100,7 @@ static void skip_space(const char **at)
                 (*at)++;
 }
 
-static const char *expand(const char *text)
+static const char *expand_shorthand(const char *text)
 {
         static const struct {
                 const char *name, *line;
@@ -125,11 +125,11 @@ int cron_parse(const char *text, struct cron *ret, struct err *err)
                 return err_set(err, ERR_INVALID, "A cron line has at most %d characters",
                                CRON_TEXT_MAX);
         skip_space(&text);
-        at = expand(text);
+        at = expand_shorthand(text);
         for (size_t i = 0; i < FIELDS; i++) {
                 skip_space(&at);
                 any[i] = *at == '*';
-                if (list(&fields[i], &at, &bits[i]) < 0)
+                if (read_list(&fields[i], &at, &bits[i]) < 0)
                         return err_set(err, ERR_INVALID,
                                        "The %s of the cron line is not understood", fields[i].name);
         }

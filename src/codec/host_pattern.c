@@ -1,7 +1,7 @@
 /* Which texts are host names or patterns, and which names a pattern matches. */
 #include "codec/host_pattern.h"
 
-static int bad(struct err *err, const char *why)
+static int bad_host(struct err *err, const char *why)
 {
         return err_set(err, ERR_INVALID, "%s", why);
 }
@@ -11,7 +11,7 @@ static bool is_label_byte(char c)
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-static char lower(char c)
+static char lower_byte(char c)
 {
         return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
@@ -34,22 +34,22 @@ static int read_name(const char *text, size_t len, char ret[HOST_NAME_SIZE], str
         size_t label = 0;
 
         if (len == 0)
-                return bad(err, "there is no name");
+                return bad_host(err, "there is no name");
         if (len >= HOST_NAME_SIZE)
-                return bad(err, "the name is longer than 253 bytes");
+                return bad_host(err, "the name is longer than 253 bytes");
         for (size_t i = 0; i <= len; i++) {
-                char c = i < len ? lower(text[i]) : '.';
+                char c = i < len ? lower_byte(text[i]) : '.';
 
                 if (c != '.' && !is_label_byte(c))
-                        return bad(err, why_not(c));
+                        return bad_host(err, why_not(c));
                 if (c == '.' && label == 0)
-                        return bad(err, i == len ? "the name ends in a dot"
-                                                 : "the name has an empty part");
+                        return bad_host(err, i == len ? "the name ends in a dot"
+                                                      : "the name has an empty part");
                 if (c == '-' && (label == 0 || i + 1 == len || text[i + 1] == '.'))
-                        return bad(err, "a part of the name begins or ends with '-'");
+                        return bad_host(err, "a part of the name begins or ends with '-'");
                 label = c == '.' ? 0 : label + 1;
                 if (label > 63)
-                        return bad(err, "a part of the name is longer than 63 bytes");
+                        return bad_host(err, "a part of the name is longer than 63 bytes");
                 ret[i] = i < len ? c : '\0';
         }
         return 0;
@@ -60,7 +60,7 @@ static int read_host(const char *text, size_t len, struct host_target *ret, stru
         if (!net_addr_is_numeric(text, len))
                 return read_name(text, len, ret->name, err);
         if (!net_addr_parse(text, len, &ret->addr))
-                return bad(err, "it is an address in an unusual spelling");
+                return bad_host(err, "it is an address in an unusual spelling");
         ret->is_addr = true;
         net_addr_format(&ret->addr, ret->name);
         return 0;
@@ -71,21 +71,21 @@ static int read_port(const char *text, size_t len, uint16_t *ret, struct err *er
         unsigned port = 0;
 
         if (len == 0 || len > 5 || text[0] == '0')
-                return bad(err, "the port is no number from 1 to 65535");
+                return bad_host(err, "the port is no number from 1 to 65535");
         for (size_t i = 0; i < len; i++) {
                 if (text[i] < '0' || text[i] > '9')
-                        return bad(err, "the port is no number from 1 to 65535");
+                        return bad_host(err, "the port is no number from 1 to 65535");
                 port = port * 10 + (unsigned)(text[i] - '0');
         }
         if (port > UINT16_MAX)
-                return bad(err, "the port is no number from 1 to 65535");
+                return bad_host(err, "the port is no number from 1 to 65535");
         *ret = (uint16_t)port;
         return 0;
 }
 
 /* Split host and ":port"; an address of IPv6 stands in brackets. */
-static int split(const char *text, size_t len, const char **ret_host, size_t *ret_len,
-                 const char **ret_port, size_t *ret_port_len, struct err *err)
+static int split_port(const char *text, size_t len, const char **ret_host, size_t *ret_len,
+                      const char **ret_port, size_t *ret_port_len, struct err *err)
 {
         const char *end = text + len, *colon;
 
@@ -94,14 +94,14 @@ static int split(const char *text, size_t len, const char **ret_host, size_t *re
                 const char *close = memchr(text, ']', len);
 
                 if (!close)
-                        return bad(err, "the bracket is not closed");
+                        return bad_host(err, "the bracket is not closed");
                 *ret_host = text + 1;
                 *ret_len = (size_t)(close - text) - 1;
                 if (!memchr(*ret_host, ':', *ret_len))
-                        return bad(err, "only IPv6 addresses stand in brackets");
+                        return bad_host(err, "only IPv6 addresses stand in brackets");
                 colon = close + 1 < end ? close + 1 : NULL;
                 if (colon && *colon != ':')
-                        return bad(err, "there is something behind the bracket");
+                        return bad_host(err, "there is something behind the bracket");
         } else {
                 colon = memchr(text, ':', len);
                 *ret_len = colon ? (size_t)(colon - text) : len;
@@ -116,7 +116,7 @@ int host_target_parse(const char *text, size_t len, uint16_t port, struct host_t
 {
         const char *host = NULL, *port_text = NULL;
         size_t host_len = 0, port_len = 0;
-        int r = split(text, len, &host, &host_len, &port_text, &port_len, err);
+        int r = split_port(text, len, &host, &host_len, &port_text, &port_len, err);
 
         *ret = (struct host_target){ .port = port };
         if (r >= 0)
@@ -124,7 +124,7 @@ int host_target_parse(const char *text, size_t len, uint16_t port, struct host_t
         if (r >= 0 && port_text)
                 r = read_port(port_text, port_len, &ret->port, err);
         if (r >= 0 && ret->port == 0)
-                r = bad(err, "the port is missing");
+                r = bad_host(err, "the port is missing");
         return r;
 }
 
@@ -145,7 +145,7 @@ int host_pattern_parse(const char *text, size_t len, struct host_pattern *ret, s
         if (r < 0)
                 return r;
         if (any_below && t.is_addr)
-                return bad(err, "there is nothing below an address");
+                return bad_host(err, "there is nothing below an address");
         *ret = (struct host_pattern){ .any_below = any_below, .port = has_port ? t.port : 0 };
         memcpy(ret->name, t.name, sizeof(ret->name));
         return 0;

@@ -86,7 +86,7 @@ struct facts {
         bool close, keep_alive; /* tokens of Connection */
 };
 
-static enum http1_result refuse(struct http1_refusal *why, int status, const char *text)
+static enum http1_result refuse_head(struct http1_refusal *why, int status, const char *text)
 {
         *why = (struct http1_refusal){ status, text };
         return HTTP1_REFUSED;
@@ -136,7 +136,7 @@ static enum http1_result find_end(const char *bytes, size_t len, size_t max_head
         size_t end = MIN(len, max_head);
 
         if (len > 0 && !(bytes[0] >= 'A' && bytes[0] <= 'Z'))
-                return refuse(why, 400, "Malformed start line");
+                return refuse_head(why, 400, "Malformed start line");
         while (*seen < end) {
                 const char *lf = memchr(bytes + *seen, '\n', end - *seen);
                 size_t at;
@@ -147,7 +147,7 @@ static enum http1_result find_end(const char *bytes, size_t len, size_t max_head
                 }
                 at = (size_t)(lf - bytes);
                 if (bytes[at - 1] != '\r')
-                        return refuse(why, 400, "Line feed without carriage return");
+                        return refuse_head(why, 400, "Line feed without carriage return");
                 *seen = at + 1;
                 if (at >= 3 && bytes[at - 2] == '\n') {
                         *ret_len = at + 1;
@@ -157,8 +157,8 @@ static enum http1_result find_end(const char *bytes, size_t len, size_t max_head
         if (len < max_head)
                 return HTTP1_MORE;
         if (!memchr(bytes, '\n', end))
-                return refuse(why, 414, "Request line too long");
-        return refuse(why, 431, "Request head too large");
+                return refuse_head(why, 414, "Request line too long");
+        return refuse_head(why, 431, "Request head too large");
 }
 
 /* Cut the next line off *rest, without its CR LF. The head ends in a complete line. */
@@ -186,7 +186,7 @@ static bool take_word(struct http1_slice *line, struct http1_slice *ret)
         return ret->len > 0;
 }
 
-static struct http1_slice trim(struct http1_slice s)
+static struct http1_slice trim_slice(struct http1_slice s)
 {
         while (s.len && (s.p[0] == ' ' || s.p[0] == '\t'))
                 s.p++, s.len--;
@@ -200,7 +200,7 @@ static void read_connection(struct http1_slice value, struct facts *f)
         while (value.len) {
                 const char *comma = memchr(value.p, ',', value.len);
                 size_t len = comma ? (size_t)(comma - value.p) : value.len;
-                struct http1_slice token = trim((struct http1_slice){ value.p, len });
+                struct http1_slice token = trim_slice((struct http1_slice){ value.p, len });
 
                 if (http1_slice_is_case(token, "close"))
                         f->close = true;
@@ -222,7 +222,7 @@ static enum http1_result note_known(const struct http1_header *h, struct facts *
                 if (i == KNOWN_CONNECTION)
                         read_connection(h->value, f);
                 else if (f->value[i].p)
-                        return refuse(why, 400, "Header given twice");
+                        return refuse_head(why, 400, "Header given twice");
                 f->value[i] = h->value;
                 break;
         }
@@ -235,16 +235,16 @@ static enum http1_result read_header(struct http1_slice line, struct http1_heade
         const char *colon = memchr(line.p, ':', line.len);
 
         if (line.p[0] == ' ' || line.p[0] == '\t')
-                return refuse(why, 400, "Folded header line");
+                return refuse_head(why, 400, "Folded header line");
         if (!colon)
-                return refuse(why, 400, "Header line without colon");
+                return refuse_head(why, 400, "Header line without colon");
         ret->name = (struct http1_slice){ line.p, (size_t)(colon - line.p) };
         if (ret->name.len == 0 || !all_of(ret->name, CLASS_TOKEN))
-                return refuse(why, 400, "Invalid header name");
+                return refuse_head(why, 400, "Invalid header name");
         ret->value = (struct http1_slice){ colon + 1, line.len - ret->name.len - 1 };
         if (!all_of(ret->value, CLASS_VALUE))
-                return refuse(why, 400, "Invalid byte in header value");
-        ret->value = trim(ret->value);
+                return refuse_head(why, 400, "Invalid byte in header value");
+        ret->value = trim_slice(ret->value);
         return HTTP1_DONE;
 }
 
@@ -260,7 +260,7 @@ static enum http1_result read_headers(struct http1_slice rest, struct http1_head
                 if (line.len == 0)
                         return HTTP1_DONE;
                 if (head->n_headers == HTTP1_MAX_HEADERS)
-                        return refuse(why, 431, "Too many headers");
+                        return refuse_head(why, 431, "Too many headers");
                 if (read_header(line, h, why) < 0 || note_known(h, f, why) < 0)
                         return HTTP1_REFUSED;
                 head->n_headers++;
@@ -274,11 +274,11 @@ static enum http1_result read_length(struct http1_slice value, uint64_t *ret,
 
         /* 19 digits cannot overflow 64 bits. */
         if (value.len == 0 || value.len > 19 || !all_of(value, CLASS_DIGIT))
-                return refuse(why, 400, "Invalid Content-Length");
+                return refuse_head(why, 400, "Invalid Content-Length");
         for (size_t i = 0; i < value.len; i++)
                 n = n * 10 + (uint64_t)(value.p[i] - '0');
         if (n > INT64_MAX)
-                return refuse(why, 400, "Invalid Content-Length");
+                return refuse_head(why, 400, "Invalid Content-Length");
         *ret = n;
         return HTTP1_DONE;
 }
@@ -297,11 +297,12 @@ static enum http1_result read_framing(const struct facts *f, enum http1_framing 
         head->framing = otherwise;
         if (coding.p) {
                 if (length.p)
-                        return refuse(why, 400, "Content-Length and Transfer-Encoding together");
+                        return refuse_head(why, 400,
+                                           "Content-Length and Transfer-Encoding together");
                 if (head->minor == 0)
-                        return refuse(why, 400, "Transfer-Encoding in HTTP/1.0");
+                        return refuse_head(why, 400, "Transfer-Encoding in HTTP/1.0");
                 if (!http1_slice_is(coding, "chunked"))
-                        return refuse(why, 501, "Transfer-Encoding not supported");
+                        return refuse_head(why, 501, "Transfer-Encoding not supported");
                 head->framing = HTTP1_BODY_CHUNKED;
         } else if (length.p) {
                 head->framing = HTTP1_BODY_LENGTH;
@@ -336,31 +337,15 @@ static bool host_is_valid(struct http1_slice s)
                all_of((struct http1_slice){ s.p + port, s.len - port }, CLASS_DIGIT);
 }
 
-static bool read_method(struct http1_slice text, enum http1_method *ret)
-{
-        static const char *const names[] = {
-                [HTTP1_GET] = "GET",         [HTTP1_HEAD] = "HEAD",   [HTTP1_POST] = "POST",
-                [HTTP1_PUT] = "PUT",         [HTTP1_PATCH] = "PATCH", [HTTP1_DELETE] = "DELETE",
-                [HTTP1_OPTIONS] = "OPTIONS",
-        };
-
-        for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                if (http1_slice_is(text, names[i])) {
-                        *ret = (enum http1_method)i;
-                        return true;
-                }
-        return false;
-}
-
 static enum http1_result read_version(struct http1_slice text, int *ret_minor,
                                       struct http1_refusal *why)
 {
         if (text.len != 8 || memcmp(text.p, "HTTP/", 5) != 0 || text.p[6] != '.' ||
             !(byte_class[(uint8_t)text.p[5]] & CLASS_DIGIT) ||
             !(byte_class[(uint8_t)text.p[7]] & CLASS_DIGIT))
-                return refuse(why, 400, "Malformed start line");
+                return refuse_head(why, 400, "Malformed start line");
         if (text.p[5] != '1' || text.p[7] > '1')
-                return refuse(why, 505, "HTTP version not supported");
+                return refuse_head(why, 505, "HTTP version not supported");
         *ret_minor = text.p[7] - '0';
         return HTTP1_DONE;
 }
@@ -371,21 +356,30 @@ static enum http1_result read_request_line(struct http1_slice line, struct http1
 {
         if (!take_word(&line, &ret->method_text) || !all_of(ret->method_text, CLASS_TOKEN) ||
             !take_word(&line, ret_target))
-                return refuse(why, 400, "Malformed start line");
+                return refuse_head(why, 400, "Malformed start line");
         if (!all_of(*ret_target, CLASS_TARGET))
-                return refuse(why, 400, "Invalid byte in request target");
+                return refuse_head(why, 400, "Invalid byte in request target");
         if (read_version(line, &ret->head.minor, why) < 0)
                 return HTTP1_REFUSED;
         if (ret_target->len > HTTP1_MAX_TARGET)
-                return refuse(why, 414, "Request target too long");
+                return refuse_head(why, 414, "Request target too long");
         return HTTP1_DONE;
 }
 
-static enum http1_result check_method(struct http1_request *ret, struct http1_refusal *why)
+static enum http1_result read_method(struct http1_request *ret, struct http1_refusal *why)
 {
-        if (!read_method(ret->method_text, &ret->method))
-                return refuse(why, 501, "Method not implemented");
-        return HTTP1_DONE;
+        static const char *const names[] = {
+                [HTTP1_GET] = "GET",         [HTTP1_HEAD] = "HEAD",   [HTTP1_POST] = "POST",
+                [HTTP1_PUT] = "PUT",         [HTTP1_PATCH] = "PATCH", [HTTP1_DELETE] = "DELETE",
+                [HTTP1_OPTIONS] = "OPTIONS",
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (http1_slice_is(ret->method_text, names[i])) {
+                        ret->method = (enum http1_method)i;
+                        return HTTP1_DONE;
+                }
+        return refuse_head(why, 501, "Method not implemented");
 }
 
 /* Cut "http://authority" off an absolute-form target. It is only taken when it agrees with Host, so
@@ -434,7 +428,7 @@ static enum http1_result read_target(struct http1_slice target, struct http1_req
         }
         ret->is_absolute = target.p[0] != '/';
         if (ret->is_absolute && !strip_authority(&target, ret->host))
-                return refuse(why, 400, "Invalid request target");
+                return refuse_head(why, 400, "Invalid request target");
         split_query(target, ret);
         return HTTP1_DONE;
 }
@@ -446,11 +440,11 @@ static enum http1_result read_host_and_expect(const struct facts *f, struct http
 
         ret->host = f->value[KNOWN_HOST];
         if (!ret->host.p && ret->head.minor == 1)
-                return refuse(why, 400, "Host header missing");
+                return refuse_head(why, 400, "Host header missing");
         if (ret->host.p && !host_is_valid(ret->host))
-                return refuse(why, 400, "Invalid Host header");
+                return refuse_head(why, 400, "Invalid Host header");
         if (expect.p && !http1_slice_is_case(expect, "100-continue"))
-                return refuse(why, 417, "Unknown expectation");
+                return refuse_head(why, 417, "Unknown expectation");
         /* A client of 1.0 would take an interim answer for the answer. */
         ret->expects_continue = expect.p && ret->head.minor == 1;
         return HTTP1_DONE;
@@ -468,38 +462,11 @@ enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_
                 return r;
         rest = (struct http1_slice){ bytes, ret->head.len };
         if (read_request_line(take_line(&rest), ret, &target, ret_why) < 0 ||
-            check_method(ret, ret_why) < 0 || read_headers(rest, &ret->head, &facts, ret_why) < 0 ||
+            read_method(ret, ret_why) < 0 || read_headers(rest, &ret->head, &facts, ret_why) < 0 ||
             read_framing(&facts, HTTP1_NO_BODY, &ret->head, ret_why) < 0 ||
             read_host_and_expect(&facts, ret, ret_why) < 0)
                 return HTTP1_REFUSED;
         return read_target(target, ret, ret_why);
-}
-
-static enum http1_result read_connect(struct http1_slice target, struct http1_proxy_request *ret,
-                                      struct http1_refusal *why)
-{
-        if (ret->req.head.framing != HTTP1_NO_BODY)
-                return refuse(why, 400, "CONNECT with a body");
-        ret->authority = target;
-        ret->req.path = ret->req.query = (struct http1_slice){ target.p + target.len, 0 };
-        return HTTP1_DONE;
-}
-
-/* "http://authority", then the path, a query, both or nothing. */
-static enum http1_result read_url(struct http1_slice target, struct http1_proxy_request *ret,
-                                  struct http1_refusal *why)
-{
-        size_t n = 0;
-
-        if (target.len <= 7 || strncasecmp(target.p, "http://", 7) != 0)
-                return refuse(why, 400, "A proxy needs a whole http:// URL, or CONNECT");
-        target.p += 7;
-        target.len -= 7;
-        while (n < target.len && target.p[n] != '/' && target.p[n] != '?')
-                n++;
-        ret->authority = (struct http1_slice){ target.p, n };
-        split_query((struct http1_slice){ target.p + n, target.len - n }, &ret->req);
-        return HTTP1_DONE;
 }
 
 enum http1_result http1_proxy_parse(const char *bytes, size_t len, size_t max_head, size_t *seen,
@@ -508,22 +475,37 @@ enum http1_result http1_proxy_parse(const char *bytes, size_t len, size_t max_he
         struct http1_request *req = &ret->req;
         struct http1_slice rest, target;
         struct facts facts;
-        enum http1_result r;
+        size_t n = 0;
+        enum http1_result r = find_end(bytes, len, max_head, seen, &req->head.len, ret_why);
 
-        r = find_end(bytes, len, max_head, seen, &req->head.len, ret_why);
         if (r != HTTP1_DONE)
                 return r;
         rest = (struct http1_slice){ bytes, req->head.len };
         if (read_request_line(take_line(&rest), req, &target, ret_why) < 0)
                 return HTTP1_REFUSED;
         ret->is_connect = http1_slice_is(req->method_text, "CONNECT");
-        if ((!ret->is_connect && check_method(req, ret_why) < 0) ||
+        if ((!ret->is_connect && read_method(req, ret_why) < 0) ||
             read_headers(rest, &req->head, &facts, ret_why) < 0 ||
             read_framing(&facts, HTTP1_NO_BODY, &req->head, ret_why) < 0 ||
             read_host_and_expect(&facts, req, ret_why) < 0)
                 return HTTP1_REFUSED;
-        return ret->is_connect ? read_connect(target, ret, ret_why)
-                               : read_url(target, ret, ret_why);
+        if (ret->is_connect) {
+                if (req->head.framing != HTTP1_NO_BODY)
+                        return refuse_head(ret_why, 400, "CONNECT with a body");
+                ret->authority = target;
+                req->path = req->query = (struct http1_slice){ target.p + target.len, 0 };
+                return HTTP1_DONE;
+        }
+        /* "http://authority", then the path, a query, both or nothing. */
+        if (target.len <= 7 || strncasecmp(target.p, "http://", 7) != 0)
+                return refuse_head(ret_why, 400, "A proxy needs a whole http:// URL, or CONNECT");
+        target.p += 7;
+        target.len -= 7;
+        while (n < target.len && target.p[n] != '/' && target.p[n] != '?')
+                n++;
+        ret->authority = (struct http1_slice){ target.p, n };
+        split_query((struct http1_slice){ target.p + n, target.len - n }, req);
+        return HTTP1_DONE;
 }
 
 static enum http1_result read_status_line(struct http1_slice line, struct http1_response *ret,
@@ -536,36 +518,13 @@ static enum http1_result read_status_line(struct http1_slice line, struct http1_
         if (line.len < 12 || line.p[8] != ' ' || line.p[9] < '1' || line.p[9] > '5' ||
             !all_of((struct http1_slice){ line.p + 10, 2 }, CLASS_DIGIT) ||
             (line.len > 12 && line.p[12] != ' '))
-                return refuse(why, 502, "Malformed status line");
+                return refuse_head(why, 502, "Malformed status line");
         ret->status = (line.p[9] - '0') * 100 + (line.p[10] - '0') * 10 + (line.p[11] - '0');
         ret->reason = (struct http1_slice){ line.p + line.len, 0 };
         if (line.len > 13)
                 ret->reason = (struct http1_slice){ line.p + 13, line.len - 13 };
         if (!all_of(ret->reason, CLASS_VALUE))
-                return refuse(why, 502, "Malformed status line");
-        return HTTP1_DONE;
-}
-
-static enum http1_result read_response(const char *bytes, size_t len, size_t max_head, size_t *seen,
-                                       bool for_head, struct http1_response *ret,
-                                       struct http1_refusal *why)
-{
-        struct http1_slice rest;
-        struct facts facts;
-        enum http1_result r;
-
-        r = find_end(bytes, len, max_head, seen, &ret->head.len, why);
-        if (r != HTTP1_DONE)
-                return r;
-        rest = (struct http1_slice){ bytes, ret->head.len };
-        if (read_status_line(take_line(&rest), ret, why) < 0 ||
-            read_headers(rest, &ret->head, &facts, why) < 0 ||
-            read_framing(&facts, HTTP1_BODY_UNTIL_CLOSE, &ret->head, why) < 0)
-                return HTTP1_REFUSED;
-        if (for_head || ret->status < 200 || ret->status == 204 || ret->status == 304)
-                ret->head.framing = HTTP1_NO_BODY;
-        if (ret->head.framing == HTTP1_BODY_UNTIL_CLOSE)
-                ret->head.keep_alive = false;
+                return refuse_head(why, 502, "Malformed status line");
         return HTTP1_DONE;
 }
 
@@ -573,9 +532,21 @@ enum http1_result http1_response_parse(const char *bytes, size_t len, size_t max
                                        bool for_head, struct http1_response *ret,
                                        struct http1_refusal *ret_why)
 {
-        enum http1_result r = read_response(bytes, len, max_head, seen, for_head, ret, ret_why);
+        enum http1_result r = find_end(bytes, len, max_head, seen, &ret->head.len, ret_why);
+        struct http1_slice rest = { bytes, ret->head.len };
+        struct facts facts;
 
-        if (r == HTTP1_REFUSED)
+        if (r == HTTP1_MORE)
+                return r;
+        if (r == HTTP1_REFUSED || read_status_line(take_line(&rest), ret, ret_why) < 0 ||
+            read_headers(rest, &ret->head, &facts, ret_why) < 0 ||
+            read_framing(&facts, HTTP1_BODY_UNTIL_CLOSE, &ret->head, ret_why) < 0) {
                 ret_why->status = 502; /* whatever is wrong, it is not our caller's doing */
-        return r;
+                return HTTP1_REFUSED;
+        }
+        if (for_head || ret->status < 200 || ret->status == 204 || ret->status == 304)
+                ret->head.framing = HTTP1_NO_BODY;
+        if (ret->head.framing == HTTP1_BODY_UNTIL_CLOSE)
+                ret->head.keep_alive = false;
+        return HTTP1_DONE;
 }

@@ -26,7 +26,7 @@ enum state {
 /* The overhead that a small chunk may have without counting as wasteful: its line and CR LF. */
 #define FAIR_COST 16
 
-static enum http1_result refuse(struct http1_refusal *why, const char *text)
+static enum http1_result refuse_chunk(struct http1_refusal *why, const char *text)
 {
         *why = (struct http1_refusal){ 400, text };
         return HTTP1_REFUSED;
@@ -38,12 +38,12 @@ static enum http1_result size_byte(struct http1_chunked *d, char c, struct http1
 
         if (digit >= 0) {
                 if (d->left > (uint64_t)INT64_MAX >> 4 || ++d->digits > 16)
-                        return refuse(why, "Chunk too large");
+                        return refuse_chunk(why, "Chunk too large");
                 d->left = d->left << 4 | (uint64_t)digit;
                 return HTTP1_MORE;
         }
         if (d->digits == 0 || (c != ';' && c != '\r'))
-                return refuse(why, "Invalid chunk size");
+                return refuse_chunk(why, "Invalid chunk size");
         d->line = c == ';';
         d->state = c == ';' ? STATE_EXT : STATE_SIZE_LF;
         return HTTP1_MORE;
@@ -56,9 +56,9 @@ static enum http1_result ext_byte(struct http1_chunked *d, char c, struct http1_
                 return HTTP1_MORE;
         }
         if (c != '\t' && (c < 0x20 || c > 0x7e))
-                return refuse(why, "Invalid chunk extension");
+                return refuse_chunk(why, "Invalid chunk extension");
         if (++d->line > HTTP1_MAX_CHUNK_EXT)
-                return refuse(why, "Chunk extension too long");
+                return refuse_chunk(why, "Chunk extension too long");
         return HTTP1_MORE;
 }
 
@@ -70,7 +70,7 @@ static enum http1_result begin_chunk(struct http1_chunked *d, struct http1_refus
         d->waste += d->digits + d->line + 4;
         d->waste = fair >= d->waste ? 0 : d->waste - (uint32_t)fair;
         if (d->waste > HTTP1_MAX_CHUNK_WASTE)
-                return refuse(why, "Too much chunk framing");
+                return refuse_chunk(why, "Too much chunk framing");
         d->state = d->left ? STATE_DATA : STATE_LINE;
         return HTTP1_MORE;
 }
@@ -100,12 +100,12 @@ static enum http1_result name_byte(struct http1_chunked *d, char c, struct http1
 {
         if (c == ':' && d->name_len > 0) {
                 if (trailer_is_forbidden(d))
-                        return refuse(why, "Header not allowed in a trailer");
+                        return refuse_chunk(why, "Header not allowed in a trailer");
                 d->state = STATE_VALUE;
                 return HTTP1_MORE;
         }
         if (!is_token_byte(c))
-                return refuse(why, "Invalid trailer");
+                return refuse_chunk(why, "Invalid trailer");
         if (d->name_len < sizeof(d->name))
                 d->name[d->name_len] = c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
         d->name_len++;
@@ -120,7 +120,7 @@ static enum http1_result trailer_byte(struct http1_chunked *d, char c, struct ht
                 return HTTP1_MORE;
         }
         if (++d->trailer > HTTP1_MAX_TRAILER)
-                return refuse(why, "Trailers too large");
+                return refuse_chunk(why, "Trailers too large");
         switch (d->state) {
         case STATE_LINE:
                 d->name_len = 0;
@@ -131,11 +131,11 @@ static enum http1_result trailer_byte(struct http1_chunked *d, char c, struct ht
                 if (c == '\r')
                         d->state = STATE_LINE_LF;
                 else if (((uint8_t)c < 0x20 && c != '\t') || c == 0x7f)
-                        return refuse(why, "Invalid trailer");
+                        return refuse_chunk(why, "Invalid trailer");
                 return HTTP1_MORE;
         default: /* STATE_LINE_LF */
                 if (c != '\n')
-                        return refuse(why, "Carriage return without line feed");
+                        return refuse_chunk(why, "Carriage return without line feed");
                 d->state = STATE_LINE;
                 return HTTP1_MORE;
         }
@@ -150,22 +150,22 @@ static enum http1_result framing_byte(struct http1_chunked *d, char c, struct ht
                 return ext_byte(d, c, why);
         case STATE_SIZE_LF:
                 if (c != '\n')
-                        return refuse(why, "Carriage return without line feed");
+                        return refuse_chunk(why, "Carriage return without line feed");
                 return begin_chunk(d, why);
         case STATE_DATA_CR:
                 if (c != '\r')
-                        return refuse(why, "Chunk longer than its size");
+                        return refuse_chunk(why, "Chunk longer than its size");
                 d->state = STATE_DATA_LF;
                 return HTTP1_MORE;
         case STATE_DATA_LF:
                 if (c != '\n')
-                        return refuse(why, "Carriage return without line feed");
+                        return refuse_chunk(why, "Carriage return without line feed");
                 d->digits = 0;
                 d->state = STATE_SIZE;
                 return HTTP1_MORE;
         case STATE_END_LF:
                 if (c != '\n')
-                        return refuse(why, "Carriage return without line feed");
+                        return refuse_chunk(why, "Carriage return without line feed");
                 d->state = STATE_DONE;
                 return HTTP1_DONE;
         default:

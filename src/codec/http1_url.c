@@ -12,7 +12,7 @@ static bool is_text(const char *p, size_t len)
 }
 
 /* Decode into `to`, which has room for len bytes; returns how many there are, or -1. */
-static ssize_t unescape(const char *text, size_t len, bool plus_is_space, char *to)
+static ssize_t unescape_byte(const char *text, size_t len, bool plus_is_space, char *to)
 {
         size_t n = 0;
 
@@ -35,15 +35,15 @@ static ssize_t unescape(const char *text, size_t len, bool plus_is_space, char *
         return (ssize_t)n;
 }
 
-static int decode(const char *text, size_t len, bool plus_is_space, struct buf *out,
-                  struct err *err)
+static int decode_part(const char *text, size_t len, bool plus_is_space, struct buf *out,
+                       struct err *err)
 {
         char *to = buf_reserve(out, len); /* decoding never makes it longer */
         ssize_t n;
 
         if (!to)
                 return err_set(err, ERR_TOO_LARGE, "Text too long");
-        n = unescape(text, len, plus_is_space, to);
+        n = unescape_byte(text, len, plus_is_space, to);
         if (n < 0 || !is_text(to, (size_t)n)) {
                 *to = '\0'; /* the terminator that stood there */
                 return err_set(err, ERR_INVALID,
@@ -55,7 +55,7 @@ static int decode(const char *text, size_t len, bool plus_is_space, struct buf *
 
 int http1_percent_decode(const char *text, size_t len, struct buf *out, struct err *err)
 {
-        return decode(text, len, false, out, err);
+        return decode_part(text, len, false, out, err);
 }
 
 int http1_query_get(const char *query, const char *name, struct buf *ret, struct err *err)
@@ -68,12 +68,12 @@ int http1_query_get(const char *query, const char *name, struct buf *ret, struct
                 int r;
 
                 buf_clear(ret);
-                r = decode(query, name_len, true, ret, err);
+                r = decode_part(query, name_len, true, ret, err);
                 if (r < 0)
                         return r;
                 if (streq(buf_str(ret), name)) {
                         buf_clear(ret);
-                        r = decode(value, value_len, true, ret, err);
+                        r = decode_part(value, value_len, true, ret, err);
                         return r < 0 ? r : 1;
                 }
                 query += len + (query[len] == '&');

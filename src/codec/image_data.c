@@ -24,7 +24,7 @@ static void uri_restart(struct image_data *m, char c)
 }
 
 /* Step through a word; 1 at its end, 0 on the way, -1 when it is another. */
-static int step(const char *word, uint8_t *at, char c)
+static int image_step(const char *word, uint8_t *at, char c)
 {
         if (word[*at] != c)
                 return -1;
@@ -38,7 +38,7 @@ static bool uri_next(struct image_data *m, char c)
 
         switch (m->uri_part) {
         case URI_SCHEME:
-                r = step("data:image/", &m->uri_at, c);
+                r = image_step("data:image/", &m->uri_at, c);
                 break;
         case URI_TYPE:
                 if (c == ';' && m->uri_at > 0)
@@ -47,7 +47,7 @@ static bool uri_next(struct image_data *m, char c)
                         r = m->uri_at++ < TYPE_MAX && (is_alnum(c) || strchr("+-.", c)) ? 0 : -1;
                 break;
         default:
-                r = step("base64,", &m->uri_at, c);
+                r = image_step("base64,", &m->uri_at, c);
                 break;
         }
         if (r < 0) {

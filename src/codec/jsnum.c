@@ -10,7 +10,7 @@
 #define DIGITS_MAX 17
 
 /* Add one to the last of n decimal digits. 999 becomes 100 with the exponent one higher. */
-static void bump(char *digits, int n, int *exponent)
+static void bump_digits(char *digits, int n, int *exponent)
 {
         int i = n - 1;
 
@@ -47,7 +47,7 @@ static bool is_power_of_two(double v)
  * and lose their zeros afterwards; subnormal ones hold less. A power of two has a neighbour below
  * that is only half as far as the one above: there the nearest decimal may not read back while
  * the next larger one does. */
-static int shortest(double v, char digits[DIGITS_MAX + 1], int *ret_exponent)
+static int shortest_digits(double v, char digits[DIGITS_MAX + 1], int *ret_exponent)
 {
         char text[DIGITS_MAX + 16];
         bool uneven = is_power_of_two(v);
@@ -62,7 +62,7 @@ static int shortest(double v, char digits[DIGITS_MAX + 1], int *ret_exponent)
                         break;
                 if (!uneven)
                         continue;
-                bump(digits, n, ret_exponent);
+                bump_digits(digits, n, ret_exponent);
                 if (reads_back(v, digits, n, *ret_exponent))
                         break;
         }
@@ -94,7 +94,7 @@ size_t jsnum_format(double v, char ret[JSNUM_TEXT_MAX])
                                                  : "Infinity");
         if (v == 0)
                 return (size_t)snprintf(ret, JSNUM_TEXT_MAX, "0");
-        n = shortest(v < 0 ? -v : v, digits, &exponent);
+        n = shortest_digits(v < 0 ? -v : v, digits, &exponent);
         if (exponent >= 0 && exponent < 21 && n <= exponent + 1)
                 len = snprintf(ret, JSNUM_TEXT_MAX, "%s%s%.*s", sign, digits, exponent + 1 - n,
                                "000000000000000000000");

@@ -91,14 +91,6 @@ static int refuse_at(const char *text, size_t at, const char *what, struct err *
                        column);
 }
 
-static int refuse_depth(const char *text, size_t at, struct err *err)
-{
-        char what[64];
-
-        snprintf(what, sizeof(what), "nested deeper than %d levels", JSON_MAX_DEPTH);
-        return refuse_at(text, at, what, err);
-}
-
 static void cut_at(char *text, const char *where)
 {
         char *rest = strstr(text, where);
@@ -132,7 +124,7 @@ static const char *reason_of(json_error_t *e)
         }
 }
 
-static int refuse(json_error_t *e, size_t len, struct err *err)
+static int refuse_text(json_error_t *e, size_t len, struct err *err)
 {
         if (json_error_code(e) == json_error_out_of_memory)
                 return err_set(err, ERR_INTERNAL, "out of memory while reading JSON");
@@ -140,13 +132,6 @@ static int refuse(json_error_t *e, size_t len, struct err *err)
                 return err_set(err, ERR_INVALID, "Malformed JSON: the text is empty");
         return err_set(err, ERR_INVALID, "Malformed JSON: %s (line %d, column %d)", reason_of(e),
                        MAX(e->line, 1), MAX(e->column, 1));
-}
-
-static bool is_exact(double d)
-{
-        const double limit = (double)(INT64_C(1) << 53);
-
-        return d >= -limit && d <= limit;
 }
 
 /* v in the form that the rule above gives it: a new value, or NULL when it is right already. */
@@ -161,7 +146,7 @@ static json_t *settled_number(const json_t *v)
         if (is_int && json_integer_value(v) >= -limit && json_integer_value(v) <= limit)
                 return NULL;
         d = json_number_value(v);
-        if (is_exact(d) && jsnum_is_integer(d))
+        if (d >= (double)-limit && d <= (double)limit && jsnum_is_integer(d))
                 return json_integer((json_int_t)d);
         return is_int ? json_real(d) : NULL;
 }
@@ -192,22 +177,25 @@ static void settle_children(json_t *v)
         }
 }
 
-static int parse(const char *text, size_t len, size_t flags, json_t **ret, struct err *err)
+static int parse_text(const char *text, size_t len, size_t flags, json_t **ret, struct err *err)
 {
         json_error_t e;
         json_t *v, *number;
         size_t deep = find_too_deep(text, len);
         const char *nul = memchr(text, '\0', len);
+        char what[64];
 
-        if (deep < len)
-                return refuse_depth(text, deep, err);
+        if (deep < len) {
+                snprintf(what, sizeof(what), "nested deeper than %d levels", JSON_MAX_DEPTH);
+                return refuse_at(text, deep, what, err);
+        }
         if (nul) /* jansson takes one between tokens for the end */
                 return refuse_at(text, (size_t)(nul - text), "a NUL byte", err);
         v = json_loadb(text, len, flags, &e);
         if (!v && json_error_code(&e) == json_error_numeric_overflow)
                 v = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, &e);
         if (!v)
-                return refuse(&e, len, err);
+                return refuse_text(&e, len, err);
         number = settled_number(v);
         if (number) {
                 json_decref(v);
@@ -221,7 +209,7 @@ static int parse(const char *text, size_t len, size_t flags, json_t **ret, struc
 
 int json_parse(const char *text, size_t len, json_t **ret, struct err *err)
 {
-        return parse(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, ret, err);
+        return parse_text(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, ret, err);
 }
 
 /* ---- reading what others wrote badly ---- */
@@ -256,7 +244,7 @@ static size_t escape_length(const char *s, size_t n)
         return next >= 0xdc00 && next <= 0xdfff ? 12 : 0;
 }
 
-static void repair(struct buf *b, const char *s, size_t n)
+static void repair_text(struct buf *b, const char *s, size_t n)
 {
         size_t i = 0, done = 0;
 
@@ -284,11 +272,11 @@ int json_parse_lenient(const char *text, size_t len, json_t **ret, struct err *e
 {
         CLEAN(buf_done) struct buf whole = { .max = 3 * len + 1 };
 
-        repair(&whole, text, len);
+        repair_text(&whole, text, len);
         if (buf_failed(&whole))
                 return err_set(err, ERR_INTERNAL, "out of memory while reading JSON");
-        return parse(buf_str(&whole), whole.len,
-                     JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, ret, err);
+        return parse_text(buf_str(&whole), whole.len,
+                          JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, ret, err);
 }
 
 const char *json_to_arena(struct arena *arena, const json_t *v)
@@ -488,7 +476,7 @@ void jw_init(struct jw *w, struct buf *b)
 }
 
 /* Before each value and key: a comma, if something stands before it on this level. */
-static struct buf *next(struct jw *w)
+static struct buf *writer_next(struct jw *w)
 {
         if (w->comma)
                 buf_putc(w->b, ',');
@@ -498,7 +486,7 @@ static struct buf *next(struct jw *w)
 
 static void open_level(struct jw *w, char bracket)
 {
-        buf_putc(next(w), bracket);
+        buf_putc(writer_next(w), bracket);
         w->comma = false;
 }
 
@@ -530,14 +518,14 @@ void jw_array_end(struct jw *w)
 
 void jw_key(struct jw *w, const char *key)
 {
-        put_string(next(w), key, strlen(key));
+        put_string(writer_next(w), key, strlen(key));
         buf_putc(w->b, ':');
         w->comma = false;
 }
 
 void jw_string_n(struct jw *w, const char *s, size_t n)
 {
-        put_string(next(w), s, n);
+        put_string(writer_next(w), s, n);
 }
 
 void jw_string(struct jw *w, const char *s)
@@ -550,17 +538,17 @@ void jw_string(struct jw *w, const char *s)
 
 void jw_int(struct jw *w, int64_t v)
 {
-        put_int(next(w), v);
+        put_int(writer_next(w), v);
 }
 
 void jw_bool(struct jw *w, bool v)
 {
-        buf_puts(next(w), v ? "true" : "false");
+        buf_puts(writer_next(w), v ? "true" : "false");
 }
 
 void jw_null(struct jw *w)
 {
-        buf_puts(next(w), "null");
+        buf_puts(writer_next(w), "null");
 }
 
 void jw_time(struct jw *w, int64_t us)
@@ -572,17 +560,17 @@ void jw_time(struct jw *w, int64_t us)
                 return;
         }
         clock_iso(us, text);
-        put_string(next(w), text, ISO_TIME_LEN);
+        put_string(writer_next(w), text, ISO_TIME_LEN);
 }
 
 void jw_raw(struct jw *w, const char *json)
 {
-        buf_puts(next(w), json ? json : "null");
+        buf_puts(writer_next(w), json ? json : "null");
 }
 
 void jw_value(struct jw *w, const json_t *v)
 {
-        json_put(next(w), v);
+        json_put(writer_next(w), v);
 }
 
 void jw_kstring(struct jw *w, const char *key, const char *s)

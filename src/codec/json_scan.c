@@ -11,12 +11,12 @@ struct reader {
         struct err *err;
 };
 
-static int refuse(struct reader *r, const char *text)
+static int scan_refuse(struct reader *r, const char *text)
 {
         return err_set(r->err, ERR_INVALID, "JSON: %s", text);
 }
 
-static char peek(struct reader *r)
+static char scan_peek(struct reader *r)
 {
         while (r->at < r->end &&
                (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
@@ -33,7 +33,7 @@ static int skip_string(struct reader *r, const char **ret, size_t *ret_len)
                 if (*r->at == '\\' && r->at + 1 < r->end)
                         r->at++;
         if (r->at >= r->end)
-                return refuse(r, "a string does not end");
+                return scan_refuse(r, "a string does not end");
         *ret = start;
         *ret_len = (size_t)(r->at++ - start);
         return 0;
@@ -46,7 +46,7 @@ static int skip_value(struct reader *r)
         size_t depth = 0, n;
         int e;
 
-        for (char c; (c = peek(r));) {
+        for (char c; (c = scan_peek(r));) {
                 if (depth == 0 && (c == ',' || c == '}'))
                         return 0;
                 if (c == '"') {
@@ -58,10 +58,10 @@ static int skip_value(struct reader *r)
                 if (c == '{' || c == '[')
                         depth++;
                 else if ((c == '}' || c == ']') && depth-- == 0)
-                        return refuse(r, "a bracket too many");
+                        return scan_refuse(r, "a bracket too many");
                 r->at++;
         }
-        return refuse(r, "ends too early");
+        return scan_refuse(r, "ends too early");
 }
 
 /* One `"key": value`. Returns 1 when it is the one that is wanted. */
@@ -72,16 +72,16 @@ static int read_member(struct reader *r, const char *key, const char **ret, size
         bool wanted;
         int e;
 
-        if (peek(r) != '"')
-                return refuse(r, "a key was expected");
+        if (scan_peek(r) != '"')
+                return scan_refuse(r, "a key was expected");
         e = skip_string(r, &name, &n);
         if (e < 0)
                 return e;
         wanted = n == strlen(key) && memcmp(name, key, n) == 0;
-        if (peek(r) != ':')
-                return refuse(r, "a colon was expected");
+        if (scan_peek(r) != ':')
+                return scan_refuse(r, "a colon was expected");
         r->at++;
-        if (!wanted || peek(r) != '"')
+        if (!wanted || scan_peek(r) != '"')
                 return skip_value(r);
         e = skip_string(r, ret, ret_len);
         return e < 0 ? e : 1;
@@ -95,26 +95,26 @@ int json_scan_string(const char *text, size_t len, const char *key, const char *
         size_t value_len = 0;
         int found = 0, e;
 
-        if (peek(&r) != '{')
-                return refuse(&r, "an object was expected");
+        if (scan_peek(&r) != '{')
+                return scan_refuse(&r, "an object was expected");
         r.at++;
-        if (peek(&r) == '}')
+        if (scan_peek(&r) == '}')
                 return 0;
         for (;;) {
                 e = read_member(&r, key, &value, &value_len);
                 if (e < 0)
                         return e;
                 if (e > 0 && found++)
-                        return refuse(&r, "a key comes twice");
-                if (peek(&r) == '}')
+                        return scan_refuse(&r, "a key comes twice");
+                if (scan_peek(&r) == '}')
                         break;
-                if (peek(&r) != ',')
-                        return refuse(&r, "a comma was expected");
+                if (scan_peek(&r) != ',')
+                        return scan_refuse(&r, "a comma was expected");
                 r.at++;
         }
         r.at++;
-        if (peek(&r) || r.at < r.end)
-                return refuse(&r, "goes on behind its end");
+        if (scan_peek(&r) || r.at < r.end)
+                return scan_refuse(&r, "goes on behind its end");
         if (found) {
                 *ret = value;
                 *ret_len = value_len;
@@ -130,7 +130,7 @@ static int read_unit(struct reader *r, uint32_t *ret)
                 int digit = r->at < r->end ? hex_digit(*r->at) : -1;
 
                 if (digit < 0)
-                        return refuse(r, "\\u wants four digits");
+                        return scan_refuse(r, "\\u wants four digits");
                 v = v << 4 | (uint32_t)digit;
         }
         *ret = v;
@@ -147,16 +147,16 @@ static int read_point(struct reader *r, uint32_t *ret)
                 return e;
         if (high < 0xd800 || high > 0xdfff) {
                 *ret = high;
-                return high ? 0 : refuse(r, "NUL in a string");
+                return high ? 0 : scan_refuse(r, "NUL in a string");
         }
         if (high > 0xdbff || r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
-                return refuse(r, "half a surrogate pair");
+                return scan_refuse(r, "half a surrogate pair");
         r->at += 2;
         e = read_unit(r, &low);
         if (e < 0)
                 return e;
         if (low < 0xdc00 || low > 0xdfff)
-                return refuse(r, "half a surrogate pair");
+                return scan_refuse(r, "half a surrogate pair");
         *ret = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
         return 0;
 }
@@ -175,7 +175,7 @@ static int read_escape(struct reader *r, char **out)
                 return 0;
         }
         if (c != 'u')
-                return refuse(r, "unknown escape");
+                return scan_refuse(r, "unknown escape");
         e = read_point(r, &point);
         if (e < 0)
                 return e;
@@ -193,7 +193,7 @@ int json_scan_decode(const char *raw, size_t len, char *out, size_t *ret_len, st
 
         while (r.at < r.end) {
                 if ((unsigned char)*r.at < 0x20 || *r.at == '"')
-                        return refuse(&r, "a character that has to be escaped");
+                        return scan_refuse(&r, "a character that has to be escaped");
                 if (*r.at != '\\') {
                         *to++ = *r.at++;
                         continue;
@@ -204,7 +204,7 @@ int json_scan_decode(const char *raw, size_t len, char *out, size_t *ret_len, st
                         return e;
         }
         if (!utf8_is_valid(out, (size_t)(to - out)))
-                return refuse(&r, "not UTF-8");
+                return scan_refuse(&r, "not UTF-8");
         *ret_len = (size_t)(to - out);
         return 0;
 }

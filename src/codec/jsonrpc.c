@@ -27,7 +27,7 @@ static bool is_version_2(const json_t *doc)
 }
 
 /* The order matters: an answer may carry a method too. */
-static enum jsonrpc_kind classify(const struct jsonrpc *m)
+static enum jsonrpc_kind classify_message(const struct jsonrpc *m)
 {
         bool has_result = json_object_get(m->doc, "result") != NULL;
 
@@ -60,7 +60,7 @@ int jsonrpc_parse(const char *line, size_t len, struct jsonrpc *ret, struct err 
         if (!m.error)
                 m.result = json_object_get(m.doc, "result");
         m.invocation_id = json_get_string(m.doc, "paperclipInvocationId");
-        m.kind = classify(&m);
+        m.kind = classify_message(&m);
         *ret = m;
         return 0;
 }

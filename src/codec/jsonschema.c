@@ -15,16 +15,16 @@ struct run {
         struct buf path;
 };
 
-static void walk(struct run *run, const json_t *schema, const json_t *value);
+static void check_value(struct run *run, const json_t *schema, const json_t *value);
 
 static bool is_over(const struct run *run)
 {
         return run->steps > JSONSCHEMA_MAX_STEPS;
 }
 
-static void wrong(struct run *run, const char *fmt, ...) PRINTF(2, 3);
+static void report_wrong(struct run *run, const char *fmt, ...) PRINTF(2, 3);
 
-static void wrong(struct run *run, const char *fmt, ...)
+static void report_wrong(struct run *run, const char *fmt, ...)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         va_list ap;
@@ -41,11 +41,11 @@ static void wrong(struct run *run, const char *fmt, ...)
 }
 
 /* How many errors there would be, without reporting them. */
-static size_t try(struct run *run, const json_t *schema, const json_t *value)
+static size_t count_errors(struct run *run, const json_t *schema, const json_t *value)
 {
         struct run silent = { .root = run->root, .steps = run->steps, .depth = run->depth };
 
-        walk(&silent, schema, value);
+        check_value(&silent, schema, value);
         run->steps = silent.steps;
         buf_done(&silent.path);
         return silent.found;
@@ -53,7 +53,7 @@ static size_t try(struct run *run, const json_t *schema, const json_t *value)
 
 /* Values */
 
-static bool equal(const json_t *a, const json_t *b)
+static bool values_equal(const json_t *a, const json_t *b)
 {
         if (json_is_number(a) && json_is_number(b))
                 return json_number_value(a) == json_number_value(b);
@@ -87,7 +87,7 @@ static void check_type(struct run *run, const json_t *schema, const json_t *v)
 
         if (json_is_string(type)) {
                 if (!has_type(v, json_string_value(type)))
-                        wrong(run, "must be %s", json_string_value(type));
+                        report_wrong(run, "must be %s", json_string_value(type));
                 return;
         }
         if (!json_is_array(type))
@@ -100,7 +100,7 @@ static void check_type(struct run *run, const json_t *schema, const json_t *v)
                 buf_appendf(&names, "%s%s", i ? "," : "", name);
         }
         if (!fits)
-                wrong(run, "must be %s", buf_str(&names));
+                report_wrong(run, "must be %s", buf_str(&names));
 }
 
 static void check_choice(struct run *run, const json_t *schema, const json_t *v)
@@ -109,18 +109,18 @@ static void check_choice(struct run *run, const json_t *schema, const json_t *v)
         bool found = false;
         size_t i;
 
-        json_array_foreach(list, i, item) found = found || equal(item, v);
+        json_array_foreach(list, i, item) found = found || values_equal(item, v);
         run->steps += (unsigned)MIN(json_array_size(list), (size_t)JSONSCHEMA_MAX_STEPS);
         if (json_is_array(list) && !found)
-                wrong(run, "must be equal to one of the allowed values");
+                report_wrong(run, "must be equal to one of the allowed values");
         one = json_object_get(schema, "const");
-        if (one && !equal(one, v))
-                wrong(run, "must be equal to constant");
+        if (one && !values_equal(one, v))
+                report_wrong(run, "must be equal to constant");
 }
 
 /* Numbers */
 
-static bool bound(const json_t *schema, const char *key, double *ret)
+static bool number_of(const json_t *schema, const char *key, double *ret)
 {
         const json_t *v = json_object_get(schema, key);
 
@@ -130,7 +130,7 @@ static bool bound(const json_t *schema, const char *key, double *ret)
         return true;
 }
 
-static const char *shown(double v, char buffer[JSNUM_TEXT_MAX])
+static const char *number_text(double v, char buffer[JSNUM_TEXT_MAX])
 {
         (void)jsnum_format(v, buffer);
         return buffer;
@@ -141,75 +141,39 @@ static void check_number(struct run *run, const json_t *schema, double v)
         char text[JSNUM_TEXT_MAX];
         double limit;
 
-        if (bound(schema, "minimum", &limit) && v < limit)
-                wrong(run, "must be >= %s", shown(limit, text));
-        if (bound(schema, "maximum", &limit) && v > limit)
-                wrong(run, "must be <= %s", shown(limit, text));
-        if (bound(schema, "exclusiveMinimum", &limit) && v <= limit)
-                wrong(run, "must be > %s", shown(limit, text));
-        if (bound(schema, "exclusiveMaximum", &limit) && v >= limit)
-                wrong(run, "must be < %s", shown(limit, text));
-        if (bound(schema, "multipleOf", &limit) && limit > 0 && !jsnum_is_integer(v / limit))
-                wrong(run, "must be multiple of %s", shown(limit, text));
+        if (number_of(schema, "minimum", &limit) && v < limit)
+                report_wrong(run, "must be >= %s", number_text(limit, text));
+        if (number_of(schema, "maximum", &limit) && v > limit)
+                report_wrong(run, "must be <= %s", number_text(limit, text));
+        if (number_of(schema, "exclusiveMinimum", &limit) && v <= limit)
+                report_wrong(run, "must be > %s", number_text(limit, text));
+        if (number_of(schema, "exclusiveMaximum", &limit) && v >= limit)
+                report_wrong(run, "must be < %s", number_text(limit, text));
+        if (number_of(schema, "multipleOf", &limit) && limit > 0 && !jsnum_is_integer(v / limit))
+                report_wrong(run, "must be multiple of %s", number_text(limit, text));
 }
 
 /* Strings */
 
-static size_t count_characters(const char *s, size_t n)
-{
-        size_t count = 0, len;
-
-        for (; n > 0; s += len, n -= len, count++)
-                (void)utf8_next(s, n, &len, NULL);
-        return count;
-}
-
-static bool is_email(const char *s)
-{
-        const char *at = strchr(s, '@');
-
-        return at && at != s && at[1] && !strchr(at + 1, '@') && !s[strcspn(s, " \t\r\n")];
-}
-
-static bool is_uri(const char *s)
-{
-        size_t n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+.-");
-
-        return n > 0 && strchr("0123456789+.-", *s) == NULL && s[n] == ':' && s[n + 1] &&
-               !s[strcspn(s, " \t\r\n<>\"{}|\\^`")];
-}
-
 static bool fits_format(const char *format, const char *s)
 {
+        static const char scheme[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+.-";
+        const char *at = strchr(s, '@');
+        size_t n = strspn(s, scheme);
         int64_t us;
 
         if (streq(format, "date-time"))
                 return clock_parse_iso(s, &us);
         if (streq(format, "email"))
-                return is_email(s);
+                return at && at != s && at[1] && !strchr(at + 1, '@') && !s[strcspn(s, " \t\r\n")];
         if (streq(format, "uri") || streq(format, "url"))
-                return is_uri(s);
+                return n > 0 && strchr("0123456789+.-", *s) == NULL && s[n] == ':' && s[n + 1] &&
+                       !s[strcspn(s, " \t\r\n<>\"{}|\\^`")];
         if (streq(format, "uuid"))
                 return uuid_is_valid(s);
         return true;
 }
-
-static void check_string(struct run *run, const json_t *schema, const json_t *v)
-{
-        const char *format = json_get_string(schema, "format");
-        double n = (double)count_characters(json_string_value(v), json_string_length(v));
-        char text[JSNUM_TEXT_MAX];
-        double limit;
-
-        if (bound(schema, "minLength", &limit) && n < limit)
-                wrong(run, "must NOT have fewer than %s characters", shown(limit, text));
-        if (bound(schema, "maxLength", &limit) && n > limit)
-                wrong(run, "must NOT have more than %s characters", shown(limit, text));
-        if (format && !fits_format(format, json_string_value(v)))
-                wrong(run, "must match format \"%s\"", format);
-}
-
-/* Arrays and objects */
 
 static void check_count(struct run *run, const json_t *schema, size_t n, const char *min,
                         const char *max, const char *unit)
@@ -217,11 +181,25 @@ static void check_count(struct run *run, const json_t *schema, size_t n, const c
         char text[JSNUM_TEXT_MAX];
         double limit;
 
-        if (bound(schema, min, &limit) && (double)n < limit)
-                wrong(run, "must NOT have fewer than %s %s", shown(limit, text), unit);
-        if (bound(schema, max, &limit) && (double)n > limit)
-                wrong(run, "must NOT have more than %s %s", shown(limit, text), unit);
+        if (number_of(schema, min, &limit) && (double)n < limit)
+                report_wrong(run, "must NOT have fewer than %s %s", number_text(limit, text), unit);
+        if (number_of(schema, max, &limit) && (double)n > limit)
+                report_wrong(run, "must NOT have more than %s %s", number_text(limit, text), unit);
 }
+
+static void check_string(struct run *run, const json_t *schema, const json_t *v)
+{
+        const char *format = json_get_string(schema, "format"), *s = json_string_value(v);
+        size_t n = 0, len;
+
+        for (size_t left = json_string_length(v); left > 0; s += len, left -= len, n++)
+                (void)utf8_next(s, left, &len, NULL);
+        check_count(run, schema, n, "minLength", "maxLength", "characters");
+        if (format && !fits_format(format, json_string_value(v)))
+                report_wrong(run, "must match format \"%s\"", format);
+}
+
+/* Arrays and objects */
 
 static void walk_at(struct run *run, const char *key, const json_t *schema, const json_t *value)
 {
@@ -234,7 +212,7 @@ static void walk_at(struct run *run, const char *key, const json_t *schema, cons
                 else
                         buf_putc(&run->path, *key);
         }
-        walk(run, schema, value);
+        check_value(run, schema, value);
         if (!buf_failed(&run->path)) {
                 run->path.len = len;
                 run->path.data[len] = '\0';
@@ -248,11 +226,12 @@ static void check_unique(struct run *run, const json_t *v)
         for (size_t i = 1; i < n && !is_over(run); i++) {
                 for (size_t j = 0; j < i && !is_over(run); j++) {
                         run->steps++;
-                        if (!equal(json_array_get(v, i), json_array_get(v, j)))
+                        if (!values_equal(json_array_get(v, i), json_array_get(v, j)))
                                 continue;
-                        wrong(run,
-                              "must NOT have duplicate items (items ## %zu and %zu are identical)",
-                              j, i);
+                        report_wrong(
+                                run,
+                                "must NOT have duplicate items (items ## %zu and %zu are identical)",
+                                j, i);
                         return;
                 }
         }
@@ -291,7 +270,7 @@ static void check_object(struct run *run, const json_t *schema, const json_t *v)
         json_array_foreach(json_object_get(schema, "required"), i,
                            item) if (json_is_string(item) &&
                                      !json_object_get(v, json_string_value(item)))
-                wrong(run, "must have required property '%s'", json_string_value(item));
+                report_wrong(run, "must have required property '%s'", json_string_value(item));
         json_object_foreach((json_t *)v, key, member)
         {
                 const json_t *known = json_object_get(properties, key);
@@ -301,7 +280,7 @@ static void check_object(struct run *run, const json_t *schema, const json_t *v)
                 if (known)
                         walk_at(run, key, known, member);
                 else if (json_is_false(others))
-                        wrong(run, "must NOT have additional properties");
+                        report_wrong(run, "must NOT have additional properties");
                 else if (json_is_object(others))
                         walk_at(run, key, others, member);
         }
@@ -314,10 +293,10 @@ static void check_all(struct run *run, const json_t *schema, const json_t *v)
         const json_t *branch;
         size_t i;
 
-        json_array_foreach(json_object_get(schema, "allOf"), i, branch) walk(run, branch, v);
+        json_array_foreach(json_object_get(schema, "allOf"), i, branch) check_value(run, branch, v);
         branch = json_object_get(schema, "not");
-        if (branch && try(run, branch, v) == 0 && !is_over(run))
-                wrong(run, "must NOT be valid");
+        if (branch && count_errors(run, branch, v) == 0 && !is_over(run))
+                report_wrong(run, "must NOT be valid");
 }
 
 static size_t count_fitting(struct run *run, const json_t *branches, const json_t *v)
@@ -325,7 +304,7 @@ static size_t count_fitting(struct run *run, const json_t *branches, const json_
         const json_t *branch;
         size_t n = 0, i;
 
-        json_array_foreach(branches, i, branch) n += try(run, branch, v) == 0;
+        json_array_foreach(branches, i, branch) n += count_errors(run, branch, v) == 0;
         return n;
 }
 
@@ -335,13 +314,13 @@ static void check_some(struct run *run, const json_t *schema, const json_t *v)
                      *one = json_object_get(schema, "oneOf");
 
         if (json_is_array(any) && count_fitting(run, any, v) == 0)
-                wrong(run, "must match a schema in anyOf");
+                report_wrong(run, "must match a schema in anyOf");
         if (json_is_array(one) && count_fitting(run, one, v) != 1)
-                wrong(run, "must match exactly one schema in oneOf");
+                report_wrong(run, "must match exactly one schema in oneOf");
 }
 
 /* "#", "#/$defs/x": one name after the other; NULL when there is no such place. */
-static const json_t *resolve(const struct run *run, const char *ref)
+static const json_t *resolve_ref(const struct run *run, const char *ref)
 {
         const json_t *at = run->root;
 
@@ -360,16 +339,27 @@ static const json_t *resolve(const struct run *run, const char *ref)
 static void check_ref(struct run *run, const json_t *schema, const json_t *v)
 {
         const char *ref = json_get_string(schema, "$ref");
-        const json_t *target = ref ? resolve(run, ref) : NULL;
+        const json_t *target = ref ? resolve_ref(run, ref) : NULL;
 
         if (target)
-                walk(run, target, v);
+                check_value(run, target, v);
         else if (ref)
-                wrong(run, "cannot be checked: the schema refers to something that is not in it");
+                report_wrong(run,
+                             "cannot be checked: the schema refers to something that is not in it");
 }
 
-static void check_by_type(struct run *run, const json_t *schema, const json_t *v)
+static void check_value(struct run *run, const json_t *schema, const json_t *v)
 {
+        run->steps++;
+        if (json_is_false(schema))
+                report_wrong(run, "boolean schema is false");
+        if (!json_is_object(schema) || is_over(run))
+                return;
+        /* A reference to itself goes nowhere; the stack must not find out. */
+        if (++run->depth > JSON_MAX_DEPTH * 2)
+                run->steps = JSONSCHEMA_MAX_STEPS + 1;
+        check_type(run, schema, v);
+        check_choice(run, schema, v);
         if (json_is_number(v))
                 check_number(run, schema, json_number_value(v));
         else if (json_is_string(v))
@@ -378,21 +368,6 @@ static void check_by_type(struct run *run, const json_t *schema, const json_t *v
                 check_array(run, schema, v);
         else if (json_is_object(v))
                 check_object(run, schema, v);
-}
-
-static void walk(struct run *run, const json_t *schema, const json_t *v)
-{
-        run->steps++;
-        if (json_is_false(schema))
-                wrong(run, "boolean schema is false");
-        if (!json_is_object(schema) || is_over(run))
-                return;
-        /* A reference to itself goes nowhere; the stack must not find out. */
-        if (++run->depth > JSON_MAX_DEPTH * 2)
-                run->steps = JSONSCHEMA_MAX_STEPS + 1;
-        check_type(run, schema, v);
-        check_choice(run, schema, v);
-        check_by_type(run, schema, v);
         check_all(run, schema, v);
         check_some(run, schema, v);
         check_ref(run, schema, v);
@@ -403,7 +378,7 @@ int jsonschema_check(const json_t *schema, const json_t *value, json_t *errors, 
 {
         struct run run = { .root = schema, .errors = errors };
 
-        walk(&run, schema, value);
+        check_value(&run, schema, value);
         buf_done(&run.path);
         if (is_over(&run))
                 return err_set(err, ERR_TOO_LARGE, "the schema is too much work to check");

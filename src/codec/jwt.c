@@ -18,7 +18,7 @@ struct part {
 };
 
 /* The three parts; false when there are others. */
-static bool split(const char *token, struct part parts[3])
+static bool split_token(const char *token, struct part parts[3])
 {
         if (strnlen(token, JWT_MAX + 1) > JWT_MAX)
                 return false;
@@ -36,10 +36,11 @@ bool jwt_is_shaped(const char *token)
 {
         struct part parts[3];
 
-        return split(token, parts);
+        return split_token(token, parts);
 }
 
-static void mac(const struct jwt_key *key, const char *data, size_t len, unsigned char ret[MAC_LEN])
+static void compute_mac(const struct jwt_key *key, const char *data, size_t len,
+                        unsigned char ret[MAC_LEN])
 {
         crypto_auth_hmacsha256_state state;
 
@@ -91,7 +92,7 @@ int jwt_sign(const struct jwt_claims *claims, const struct jwt_key *key, struct 
         put_base64(&token, HEADER, strlen(HEADER));
         buf_putc(&token, '.');
         put_claims(&token, claims, key);
-        mac(key, buf_str(&token), token.len, sum);
+        compute_mac(key, buf_str(&token), token.len, sum);
         buf_putc(&token, '.');
         put_base64(&token, sum, sizeof(sum));
         if (buf_failed(&token) || token.len > JWT_MAX)
@@ -102,13 +103,13 @@ int jwt_sign(const struct jwt_claims *claims, const struct jwt_key *key, struct 
 
 /* Verifying */
 
-static int refuse(struct err *err)
+static int refuse_token(struct err *err)
 {
         return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
 }
 
 /* Canonical base64url only: sodium refuses bits that are left over. */
-static bool decode(struct part part, unsigned char *ret, size_t size, size_t *ret_len)
+static bool decode_part(struct part part, unsigned char *ret, size_t size, size_t *ret_len)
 {
         const char *end;
 
@@ -122,7 +123,7 @@ static json_t *decode_object(struct part part)
         json_t *v = NULL;
         size_t len;
 
-        if (!decode(part, text, sizeof(text), &len) ||
+        if (!decode_part(part, text, sizeof(text), &len) ||
             json_parse((const char *)text, len, &v, NULL) < 0)
                 return NULL;
         if (json_is_object(v))
@@ -148,9 +149,9 @@ static bool signature_fits(const char *token, const struct part parts[3], const 
         unsigned char given[MAC_LEN], sum[MAC_LEN];
         size_t len;
 
-        if (!decode(parts[2], given, sizeof(given), &len) || len != sizeof(given))
+        if (!decode_part(parts[2], given, sizeof(given), &len) || len != sizeof(given))
                 return false;
-        mac(key, token, (size_t)(parts[1].at + parts[1].len - token), sum);
+        compute_mac(key, token, (size_t)(parts[1].at + parts[1].len - token), sum);
         return sodium_memcmp(given, sum, sizeof(sum)) == 0;
 }
 
@@ -187,7 +188,7 @@ static bool take_adapter(const json_t *claims, char ret[JWT_ADAPTER_MAX + 1])
 }
 
 /* Absent, or just this. */
-static bool fits(const json_t *claims, const char *name, const char *wanted)
+static bool claim_fits(const json_t *claims, const char *name, const char *wanted)
 {
         const json_t *v = json_object_get(claims, name);
 
@@ -201,15 +202,16 @@ int jwt_verify(const char *token, const struct jwt_key *key, int64_t now_s, stru
         json_t *claims;
         bool ok;
 
-        if (!split(token, parts) || !header_is_ours(parts[0]) || !signature_fits(token, parts, key))
-                return refuse(err);
+        if (!split_token(token, parts) || !header_is_ours(parts[0]) ||
+            !signature_fits(token, parts, key))
+                return refuse_token(err);
         *ret = (struct jwt_claims){ 0 };
         claims = decode_object(parts[1]);
         ok = claims && take_id(claims, "sub", ret->sub) &&
              take_id(claims, "company_id", ret->company_id) &&
              take_id(claims, "run_id", ret->run_id) && take_adapter(claims, ret->adapter_type) &&
              take_time(claims, "iat", &ret->iat) && take_time(claims, "exp", &ret->exp) &&
-             fits(claims, "iss", key->issuer) && fits(claims, "aud", key->audience);
+             claim_fits(claims, "iss", key->issuer) && claim_fits(claims, "aud", key->audience);
         json_decref(claims);
-        return ok && ret->exp > now_s ? 0 : refuse(err);
+        return ok && ret->exp > now_s ? 0 : refuse_token(err);
 }

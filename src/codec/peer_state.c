@@ -323,7 +323,7 @@ int peer_frame_fits(const struct frame_header *h, const void *payload, struct er
         return 0;
 }
 
-static int breach(enum peer_phase phase, uint8_t type, struct err *err)
+static int report_breach(enum peer_phase phase, uint8_t type, struct err *err)
 {
         bool is_worker = phase == PEER_QUIET || phase >= WORKER_GREETING;
         const char *name = !is_worker                   ? peer_frame_name(type)
@@ -341,7 +341,7 @@ int peer_move(enum peer_phase *phase, uint8_t type, unsigned *asked, struct err 
         while (rule->phases && !(rule->type == type && rule->phases & PEER_IN(*phase)))
                 rule++;
         if (!rule->phases || (rule->often == PEER_ASKED && (!asked || *asked == 0)))
-                return breach(*phase, type, err);
+                return report_breach(*phase, type, err);
         if (rule->often == PEER_ASKED)
                 --*asked;
         if (rule->next != PEER_SAME)

@@ -160,7 +160,7 @@ static void put_masked(struct redact_stream *s, uint64_t upto, struct buf *out)
 }
 
 /* Keep the memory of what was let go small, without moving the rest for every byte. */
-static void compact(struct redact_stream *s)
+static void compact_held(struct redact_stream *s)
 {
         if (s->at == s->held.len || s->at > s->held.len / 2 + 4096) {
                 buf_consume(&s->held, s->at);
@@ -190,11 +190,11 @@ static void let_go(struct redact_stream *s, uint64_t upto, struct buf *out)
                                 s->first_range++;
                 }
         }
-        compact(s);
+        compact_held(s);
 }
 
 /* Returns how many of the last bytes may be the beginning of a value. */
-static uint32_t step(struct redact_stream *s, unsigned char c, uint64_t end)
+static uint32_t redact_step(struct redact_stream *s, unsigned char c, uint64_t end)
 {
         uint32_t longest = 0;
 
@@ -231,7 +231,7 @@ void redact_feed(struct redact_stream *s, const char *data, size_t len, struct b
                         continue;
                 }
                 buf_putc(&s->held, data[i]);
-                longest = step(s, (unsigned char)data[i], s->base + s->held.len);
+                longest = redact_step(s, (unsigned char)data[i], s->base + s->held.len);
                 s->active = longest > 0;
                 let_go(s, s->base + s->held.len - longest, out);
                 i++;

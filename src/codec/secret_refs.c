@@ -10,7 +10,7 @@ static bool has_path(const json_t *paths, const char *path)
         return false;
 }
 
-static void walk(const json_t *schema, const char *prefix, json_t *paths);
+static void walk_schema(const json_t *schema, const char *prefix, json_t *paths);
 
 static void walk_branches(const json_t *schema, const char *prefix, json_t *paths)
 {
@@ -22,12 +22,12 @@ static void walk_branches(const json_t *schema, const char *prefix, json_t *path
 
                 if (!json_is_array(branches))
                         continue;
-                json_array_foreach(branches, i, branch) walk(branch, prefix, paths);
+                json_array_foreach(branches, i, branch) walk_schema(branch, prefix, paths);
         }
 }
 
 /* As deep as the document, which json_parse() bounds. */
-static void walk(const json_t *schema, const char *prefix, json_t *paths)
+static void walk_schema(const json_t *schema, const char *prefix, json_t *paths)
 {
         json_t *property;
         const char *key;
@@ -46,7 +46,7 @@ static void walk(const json_t *schema, const char *prefix, json_t *paths)
                 if (format && streq(format, "secret-ref") && !has_path(paths, path) &&
                     json_array_size(paths) < SECRET_REFS_MAX)
                         json_array_append_new(paths, json_string(path));
-                walk(property, path, paths);
+                walk_schema(property, path, paths);
         }
 }
 
@@ -54,7 +54,7 @@ json_t *secret_ref_paths(const json_t *schema)
 {
         json_t *paths = json_array();
 
-        walk(schema, "", paths);
+        walk_schema(schema, "", paths);
         return paths;
 }
 

@@ -3,21 +3,21 @@
 
 #define BLOCK 64
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t rotate_left(uint32_t x, unsigned n)
 {
         return x << n | x >> (32 - n);
 }
 
-static void expand(const uint8_t block[BLOCK], uint32_t w[80])
+static void expand_block(const uint8_t block[BLOCK], uint32_t w[80])
 {
         for (size_t i = 0; i < 16; i++)
                 w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                        (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
         for (size_t i = 16; i < 80; i++)
-                w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+                w[i] = rotate_left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
 }
 
-static uint32_t mix(size_t round, uint32_t b, uint32_t c, uint32_t d)
+static uint32_t mix_words(size_t round, uint32_t b, uint32_t c, uint32_t d)
 {
         switch (round / 20) {
         case 0:
@@ -36,13 +36,13 @@ static void add_block(uint32_t h[5], const uint8_t block[BLOCK])
         uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
         uint32_t w[80];
 
-        expand(block, w);
+        expand_block(block, w);
         for (size_t i = 0; i < 80; i++) {
-                uint32_t next = rotate(a, 5) + mix(i, b, c, d) + e + w[i];
+                uint32_t next = rotate_left(a, 5) + mix_words(i, b, c, d) + e + w[i];
 
                 e = d;
                 d = c;
-                c = rotate(b, 30);
+                c = rotate_left(b, 30);
                 b = a;
                 a = next;
         }

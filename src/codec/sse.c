@@ -75,7 +75,7 @@ void sse_decoder_done(struct sse_decoder *d)
         buf_done(&d->id);
 }
 
-static int dispatch(struct sse_decoder *d, struct err *err)
+static int dispatch_event(struct sse_decoder *d, struct err *err)
 {
         struct sse_event e = {
                 .id = buf_str(&d->id),
@@ -137,7 +137,7 @@ static int take_line(struct sse_decoder *d, struct err *err)
         int r;
 
         if (len == 0)
-                return dispatch(d, err);
+                return dispatch_event(d, err);
         colon = memchr(line, ':', len);
         name_len = colon ? (size_t)(colon - line) : len;
         value = colon ? colon + 1 : line + len;
@@ -156,7 +156,7 @@ static void skip_mark(struct sse_decoder *d)
         d->after_start = true;
 }
 
-static int feed(struct sse_decoder *d, const char *s, size_t len, struct err *err)
+static int feed_line(struct sse_decoder *d, const char *s, size_t len, struct err *err)
 {
         while (len > 0) {
                 size_t n;
@@ -191,6 +191,6 @@ int sse_feed(struct sse_decoder *d, const void *bytes, size_t len, struct err *e
 {
         if (d->failed)
                 return err_set(err, d->failed, "the event stream was refused");
-        d->failed = feed(d, bytes, len, err);
+        d->failed = feed_line(d, bytes, len, err);
         return d->failed;
 }

@@ -44,7 +44,7 @@ static void put_number(char *at, size_t size, uint64_t value)
         at[0] = (char)0x80;
 }
 
-static unsigned checksum(const uint8_t block[TAR_BLOCK])
+static unsigned header_checksum(const uint8_t block[TAR_BLOCK])
 {
         unsigned sum = 0;
 
@@ -68,7 +68,7 @@ static void put_header(struct buf *out, const char *name, char type, uint32_t mo
         if (target)
                 memcpy(h + AT_TARGET, target, strnlen(target, NAME_SIZE));
         memcpy(h + AT_MAGIC, "ustar  ", 8);
-        put_octal(h + AT_SUM, 7, checksum((const uint8_t *)h));
+        put_octal(h + AT_SUM, 7, header_checksum((const uint8_t *)h));
         h[AT_SUM + 7] = ' ';
         buf_append(out, h, sizeof(h));
 }
@@ -150,7 +150,7 @@ static bool get_number(const uint8_t *at, size_t size, uint64_t *ret)
         return i == size || at[i] == '\0' || at[i] == ' ';
 }
 
-static int bad(struct err *err, const char *what)
+static int bad_archive(struct err *err, const char *what)
 {
         return err_set(err, ERR_INVALID, "not an archive: %s", what);
 }
@@ -188,7 +188,7 @@ static bool set_target(struct tar_entry *e, const char *from, size_t len)
 
 /* Extended headers */
 
-static bool decimal(const char *at, size_t len, uint64_t *ret)
+static bool read_decimal(const char *at, size_t len, uint64_t *ret)
 {
         uint64_t value = 0;
 
@@ -213,14 +213,14 @@ static bool take_record(struct tar_reader *r, const char *key, size_t key_len, c
         if (key_len == 8 && memcmp(key, "linkpath", 8) == 0)
                 return r->has_target = set_target(&r->next, value, len);
         if (key_len == 4 && memcmp(key, "size", 4) == 0) {
-                r->has_size = decimal(value, len, &number);
+                r->has_size = read_decimal(value, len, &number);
                 r->next.size = number;
                 return r->has_size;
         }
         if (key_len == 5 && memcmp(key, "mtime", 5) == 0) {
                 const char *dot = memchr(value, '.', len);
 
-                r->has_mtime = decimal(value, dot ? (size_t)(dot - value) : len, &number) &&
+                r->has_mtime = read_decimal(value, dot ? (size_t)(dot - value) : len, &number) &&
                                number < INT64_MAX / NS_PER_S;
                 if (r->has_mtime)
                         r->next.mtime_ns = (int64_t)number * NS_PER_S;
@@ -238,7 +238,7 @@ static bool take_records(struct tar_reader *r)
                 const char *space = memchr(at, ' ', left), *equals;
                 uint64_t len;
 
-                if (!space || !decimal(at, (size_t)(space - at), &len) || len > left ||
+                if (!space || !read_decimal(at, (size_t)(space - at), &len) || len > left ||
                     len <= (size_t)(space - at) + 1 || at[len - 1] != '\n')
                         return false;
                 space++;
@@ -265,13 +265,13 @@ static int end_meta(struct tar_reader *r, struct err *err)
         else if (r->meta_type == 'x')
                 good = take_records(r);
         buf_clear(&r->meta);
-        return good ? 0 : bad(err, "an extended header");
+        return good ? 0 : bad_archive(err, "an extended header");
 }
 
 static int begin_meta(struct tar_reader *r, char type, uint64_t size, struct err *err)
 {
         if (size > TAR_MAX_META)
-                return bad(err, "an extended header that is too long");
+                return bad_archive(err, "an extended header that is too long");
         r->meta_type = type;
         r->meta_left = size;
         return size == 0 ? end_meta(r, err) : 0;
@@ -354,15 +354,15 @@ static int read_header(struct tar_reader *r, const uint8_t block[TAR_BLOCK], str
         char type = (char)block[AT_TYPE];
         uint64_t sum, size;
 
-        if (!get_number(block + AT_SUM, 8, &sum) || sum != checksum(block))
-                return bad(err, "a header with a wrong sum");
+        if (!get_number(block + AT_SUM, 8, &sum) || sum != header_checksum(block))
+                return bad_archive(err, "a header with a wrong sum");
         if (type == 'L' || type == 'K' || type == 'x' || type == 'g') {
                 if (!get_number(block + AT_SIZE, NUMBER_SIZE, &size))
-                        return bad(err, "a size");
+                        return bad_archive(err, "a size");
                 return begin_meta(r, type, size, err);
         }
         if (!read_entry(r, block, &r->next))
-                return bad(err, "an entry with a name, a target or a size that cannot be");
+                return bad_archive(err, "an entry with a name, a target or a size that cannot be");
         *ret = r->next;
         r->has_path = r->has_target = r->has_size = r->has_mtime = false;
         memset(&r->next, 0, sizeof(r->next));

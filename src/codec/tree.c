@@ -23,7 +23,7 @@ static const char header[8] = "BTREE\0\0\1";
 /* Order and equality */
 
 /* A slash comes before every other byte, so what is in a directory follows it at once. */
-static int rank(char c)
+static int path_rank(char c)
 {
         if (c == '\0')
                 return 0;
@@ -36,7 +36,7 @@ int tree_compare(const char *a, const char *b)
                 a++;
                 b++;
         }
-        return rank(*a) - rank(*b);
+        return path_rank(*a) - path_rank(*b);
 }
 
 bool tree_beneath(const char *path, const char *dir)
@@ -350,7 +350,7 @@ void tree_decode_feed(struct tree_decoder *d, const void *bytes, size_t len)
         buf_append(&d->in, bytes, len);
 }
 
-static int refuse(struct tree_decoder *d, struct err *err)
+static int refuse_tree(struct tree_decoder *d, struct err *err)
 {
         d->bad = true;
         return err_set(err, ERR_INVALID, "not a manifest: entry %llu is malformed",
@@ -377,7 +377,7 @@ static int decode_begin(struct tree_decoder *d, struct err *err)
         if (!at)
                 return 0;
         if (memcmp(at, header, sizeof(header)) != 0)
-                return refuse(d, err);
+                return refuse_tree(d, err);
         d->begun = true;
         use(d, &r);
         return 0;
@@ -388,14 +388,14 @@ static int decode_end(struct tree_decoder *d, struct reader *r, struct err *err)
         uint64_t count = get_number(r, TREE_MAX_COUNT);
 
         if (r->bad)
-                return refuse(d, err);
+                return refuse_tree(d, err);
         if (r->short_of)
                 return 0;
         if (count != d->count)
-                return refuse(d, err);
+                return refuse_tree(d, err);
         use(d, r);
         d->done = true;
-        return d->used < d->in.len ? refuse(d, err) : 0; /* nothing may follow */
+        return d->used < d->in.len ? refuse_tree(d, err) : 0; /* nothing may follow */
 }
 
 int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err *err)
@@ -405,9 +405,9 @@ int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err 
         int code;
 
         if (d->bad || buf_failed(&d->in))
-                return refuse(d, err);
+                return refuse_tree(d, err);
         if (d->done)
-                return d->used < d->in.len ? refuse(d, err) : 0;
+                return d->used < d->in.len ? refuse_tree(d, err) : 0;
         if (!d->begun) {
                 code = decode_begin(d, err);
                 if (code < 0 || !d->begun)
@@ -418,7 +418,7 @@ int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err 
         if (!r.short_of && !r.bad && ret->kind == KIND_END)
                 return decode_end(d, &r, err);
         if (r.bad || d->count >= TREE_MAX_COUNT)
-                return refuse(d, err);
+                return refuse_tree(d, err);
         if (r.short_of)
                 return 0;
         memcpy(d->path, next, strlen(next) + 1);

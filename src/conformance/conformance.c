@@ -26,7 +26,7 @@ static void unref_json(void *v)
         json_decref(v);
 }
 
-static json_t *keep(struct conformance *c, json_t *take)
+static json_t *keep_json(struct conformance *c, json_t *take)
 {
         arena_defer(c->op.arena, unref_json, take);
         return take;
@@ -41,7 +41,7 @@ json_t *conformance_params(struct conformance *c, json_t *take_more)
         if (take_more)
                 json_object_update(params, take_more);
         json_decref(take_more);
-        return keep(c, params);
+        return keep_json(c, params);
 }
 
 int conformance_call(struct conformance *c, const char *method, json_t *take_more,
@@ -56,7 +56,7 @@ int conformance_call(struct conformance *c, const char *method, json_t *take_mor
         int r = plugin_call(&c->op, c->host, &call, &answer, err);
 
         if (r >= 0)
-                *ret = keep(c, answer);
+                *ret = keep_json(c, answer);
         return r;
 }
 
@@ -118,34 +118,12 @@ int conformance_needs(struct conformance *c, const char *method, bool lease, str
 
 /* Preparing */
 
-static int pick_driver(struct conformance *c, struct err *err)
-{
-        json_t *drivers = json_object_get(c->package.manifest, "environmentDrivers");
-        const char *wanted = c->options->driver;
-
-        c->driver = wanted ? wanted : json_get_string(json_array_get(drivers, 0), "driverKey");
-        if (!c->driver)
-                return err_set(err, ERR_INVALID, "the plugin declares no environmentDrivers");
-        if (!manifest_driver(c->package.manifest, c->driver, NULL))
-                return err_set(err, ERR_INVALID, "the plugin declares no driver '%s'", c->driver);
-        return 0;
-}
-
-static int read_config(struct conformance *c, struct err *err)
-{
-        const char *text = c->options->config ? c->options->config : "{}";
-        json_t *config;
-        int r = json_parse(text, strlen(text), &config, err);
-
-        if (r >= 0)
-                c->config = keep(c, config);
-        return r;
-}
-
-static int prepare(struct conformance *c, const char *scratch, struct err *err)
+static int prepare_worker(struct conformance *c, const char *scratch, struct err *err)
 {
         struct arena *a = c->op.arena;
+        const char *config = c->options->config ? c->options->config : "{}";
         const char *node = getenv("BERTH_NODE");
+        const json_t *drivers;
         struct plugin_tools tools = {
                 .node = node ? node : "node",
                 .policy = &c->policy,
@@ -167,11 +145,17 @@ static int prepare(struct conformance *c, const char *scratch, struct err *err)
         pthread_mutex_init(&c->policy.lock, NULL);
         r = package_open(&c->op, &tools, c->options->path, c->options->path, &c->package, err);
         if (r >= 0)
-                r = pick_driver(c, err);
-        if (r >= 0)
-                r = read_config(c, err);
+                r = json_parse(config, strlen(config), &c->config, err);
         if (r < 0)
                 return r;
+        keep_json(c, c->config);
+        drivers = json_object_get(c->package.manifest, "environmentDrivers");
+        c->driver = c->options->driver ? c->options->driver
+                                       : json_get_string(json_array_get(drivers, 0), "driverKey");
+        if (!c->driver)
+                return err_set(err, ERR_INVALID, "the plugin declares no environmentDrivers");
+        if (!manifest_driver(c->package.manifest, c->driver, NULL))
+                return err_set(err, ERR_INVALID, "the plugin declares no driver '%s'", c->driver);
         c->spec = (struct worker_spec){
                 .plugin_id = CONFORMANCE_PLUGIN,
                 .plugin_key = json_get_string(c->package.manifest, "id"),
@@ -219,7 +203,7 @@ static void run_check(struct conformance *c, const struct conformance_check *che
                                         (json_int_t)(clock_mono_ms() - began)));
 }
 
-static void print(const struct conformance *c, const struct tally *tally)
+static void print_tally(const struct conformance *c, const struct tally *tally)
 {
         static const struct column columns[] = { { "CHECK", COLUMN_TEXT },
                                                  { "RESULT", COLUMN_STATE },
@@ -257,7 +241,7 @@ static int run_all(struct conformance *c)
                 run_check(c, k, &tally);
         for (const struct conformance_check *k = conformance_trouble; k->name; k++)
                 run_check(c, k, &tally);
-        print(c, &tally);
+        print_tally(c, &tally);
         return tally.failed > 0 ? 1 : 0;
 }
 
@@ -279,7 +263,7 @@ int conformance(const struct cli_conformance_options *options)
         scratch = scratch ? realpath(scratch, real) : NULL;
         r = sodium_init() < 0 || !scratch
                     ? err_set(&err, ERR_INTERNAL, "cannot make a temporary directory")
-                    : prepare(&c, scratch, &err);
+                    : prepare_worker(&c, scratch, &err);
         if (r < 0)
                 out_error(err.msg);
         r = r < 0 ? err_info(r)->exit_status : run_all(&c);

@@ -4,12 +4,12 @@
 
 #define GREETING_SCRIPT "echo out; echo err >&2; cat; echo \"$GREETING\"; exit 3"
 
-static int start(struct conformance *c, struct err *err)
+static int check_start(struct conformance *c, struct err *err)
 {
         return plugin_host_start(&c->op, c->host, &c->spec, err);
 }
 
-static int methods(struct conformance *c, struct err *err)
+static int check_methods(struct conformance *c, struct err *err)
 {
         static const char *const needed[] = { "environmentValidateConfig", "environmentProbe",
                                               "environmentAcquireLease", "environmentReleaseLease",
@@ -22,7 +22,7 @@ static int methods(struct conformance *c, struct err *err)
         return 0;
 }
 
-static int validate(struct conformance *c, struct err *err)
+static int check_validate(struct conformance *c, struct err *err)
 {
         json_t *answer, *normalized, *first;
         int r = conformance_call(c, "environmentValidateConfig", NULL, 0, &answer, err);
@@ -57,7 +57,7 @@ static int validate_nonsense(struct conformance *c, struct err *err)
         return conformance_call(c, "health", NULL, 0, &answer, err);
 }
 
-static int probe(struct conformance *c, struct err *err)
+static int check_probe(struct conformance *c, struct err *err)
 {
         json_t *answer;
         const char *summary;
@@ -71,7 +71,7 @@ static int probe(struct conformance *c, struct err *err)
         return 0;
 }
 
-static int acquire(struct conformance *c, struct err *err)
+static int check_acquire(struct conformance *c, struct err *err)
 {
         json_t *lease = NULL;
         int r = conformance_acquire(c, &lease, err);
@@ -83,7 +83,7 @@ static int acquire(struct conformance *c, struct err *err)
         return 0;
 }
 
-static int realize(struct conformance *c, struct err *err)
+static int check_realize(struct conformance *c, struct err *err)
 {
         json_t *answer;
         int r = conformance_needs(c, "environmentRealizeWorkspace", true, err);
@@ -122,7 +122,7 @@ static int expect_exit(const json_t *answer, int wanted, struct err *err)
                        (long long)json_integer_value(code), wanted);
 }
 
-static int execute(struct conformance *c, struct err *err)
+static int check_execute(struct conformance *c, struct err *err)
 {
         json_t *answer;
         int r = conformance_needs(c, "environmentExecute", true, err);
@@ -144,7 +144,7 @@ static int execute(struct conformance *c, struct err *err)
 }
 
 /* A line reader that takes U+2028 for the end of a line loses the request. */
-static int separators(struct conformance *c, struct err *err)
+static int check_separators(struct conformance *c, struct err *err)
 {
         static const char text[] = "a\xe2\x80\xa8"
                                    "b\xe2\x80\xa9"
@@ -193,7 +193,7 @@ static int missing_command(struct conformance *c, struct err *err)
         return r < 0 ? r : expect_exit(answer, 127, err);
 }
 
-static int resume(struct conformance *c, struct err *err)
+static int check_resume(struct conformance *c, struct err *err)
 {
         const char *id = json_get_string(c->lease, "providerLeaseId"), *found;
         json_t *answer;
@@ -233,28 +233,28 @@ static int resume_unknown(struct conformance *c, struct err *err)
         return r;
 }
 
-/* Twice, because whoever asks may have missed the first answer. */
-static int release_twice(struct conformance *c, struct err *err)
+/* Twice, because the caller may have missed the first answer. */
+static int give_up_twice(struct conformance *c, const char *method, struct err *err)
 {
-        int r = conformance_needs(c, "environmentReleaseLease", true, err);
+        int r = conformance_needs(c, method, true, err);
 
         for (int i = 0; r == 0 && i < 2; i++) {
-                r = conformance_give_up(c, "environmentReleaseLease", c->lease, err);
+                r = conformance_give_up(c, method, c->lease, err);
                 if (r < 0 && i == 1)
                         (void)err_wrap(err, r, "the second time");
         }
         return r;
 }
 
+static int release_twice(struct conformance *c, struct err *err)
+{
+        return give_up_twice(c, "environmentReleaseLease", err);
+}
+
 static int destroy_twice(struct conformance *c, struct err *err)
 {
-        int r = conformance_needs(c, "environmentDestroyLease", true, err);
+        int r = give_up_twice(c, "environmentDestroyLease", err);
 
-        for (int i = 0; r == 0 && i < 2; i++) {
-                r = conformance_give_up(c, "environmentDestroyLease", c->lease, err);
-                if (r < 0 && i == 1)
-                        (void)err_wrap(err, r, "the second time");
-        }
         c->lease = NULL;
         return r;
 }
@@ -280,18 +280,18 @@ static int two_leases(struct conformance *c, struct err *err)
 }
 
 const struct conformance_check conformance_lifecycle[] = {
-        { "the worker starts", start },
-        { "it has the methods of a provider", methods },
-        { "its configuration is accepted", validate },
+        { "the worker starts", check_start },
+        { "it has the methods of a provider", check_methods },
+        { "its configuration is accepted", check_validate },
         { "nonsense as configuration is answered", validate_nonsense },
-        { "probe", probe },
-        { "acquire", acquire },
-        { "realize the workspace", realize },
-        { "execute: arguments, input, variables, outputs, status", execute },
-        { "execute: U+2028 and U+2029 pass", separators },
+        { "probe", check_probe },
+        { "acquire", check_acquire },
+        { "realize the workspace", check_realize },
+        { "execute: arguments, input, variables, outputs, status", check_execute },
+        { "execute: U+2028 and U+2029 pass", check_separators },
         { "execute: 4 MB of output", large_output },
         { "execute: a command that is not there", missing_command },
-        { "resume", resume },
+        { "resume", check_resume },
         { "resume of an unknown lease", resume_unknown },
         { "duplicate: release twice", release_twice },
         { "duplicate: destroy twice", destroy_twice },

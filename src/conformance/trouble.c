@@ -115,7 +115,7 @@ static int side_by_side(struct conformance *c, struct err *err)
 }
 
 /* Hang: a worker that stands still with all its processes, and goes on. */
-static int hang(struct conformance *c, struct err *err)
+static int check_hang(struct conformance *c, struct err *err)
 {
         pid_t pid = (pid_t)worker_pid(c);
         json_t *answer;
@@ -330,7 +330,7 @@ static int raw_initialize(struct conformance *c, struct raw *raw, struct err *er
         return r;
 }
 
-static int garbage(struct conformance *c, struct err *err)
+static int check_garbage(struct conformance *c, struct err *err)
 {
         static const char text[] =
                 "this is not JSON\n"
@@ -354,7 +354,7 @@ static int garbage(struct conformance *c, struct err *err)
         return r;
 }
 
-/* The end of its input is the end of the host: nobody would ever stop it otherwise. */
+/* The end of its input is the end of the host: nothing would ever stop it otherwise. */
 static int end_of_input(struct conformance *c, struct err *err)
 {
         struct raw raw = { .proc = PROC_INIT, .in = -1, .out = -1 };
@@ -405,10 +405,10 @@ const struct conformance_check conformance_trouble[] = {
         { "acquire once more", acquire_again },
         { "timeout: a command that takes too long is ended", command_timeout },
         { "timeout: calls run side by side", side_by_side },
-        { "hang: a worker that stood still goes on", hang },
+        { "hang: a worker that stood still goes on", check_hang },
         { "garbage: a method that does not exist", unknown_method },
         { "kill: in the middle of a command, then release", kill_it },
-        { "garbage: lines that are no messages", garbage },
+        { "garbage: lines that are no messages", check_garbage },
         { "it ends with its standard input", end_of_input },
         { "it answers shutdown and ends with status 0", shutdown_worker },
         { NULL, NULL },

@@ -13,7 +13,7 @@
  */
 #define OUT_RESERVE 511
 
-static const char *reason(int status)
+static const char *reason_text(int status)
 {
         static const struct {
                 int status;
@@ -124,7 +124,7 @@ static void put_start(struct http_conn *c, int status, bool keep_alive)
         buf_append(out, "HTTP/1.1 ", 9);
         put_number(out, (uint64_t)status, 10);
         buf_putc(out, ' ');
-        buf_puts(out, reason(status));
+        buf_puts(out, reason_text(status));
         buf_append(out, "\r\n", 2);
         buf_puts(out, date_line(c->server));
         buf_puts(out, keep_alive ? c->server->keep_alive : "Connection: close\r\n");
@@ -185,7 +185,7 @@ static void put_body(struct http_conn *c, struct buf *take_body)
 }
 
 /* The answer is complete: the exchange ends, and the connection goes on or not. */
-static void finish(struct http_exchange *x)
+static void finish_exchange(struct http_exchange *x)
 {
         struct http_conn *c = x->conn;
 
@@ -226,7 +226,7 @@ void http_respond(struct http_exchange *x, int status, const struct http_field *
                 buf_done(take_body);
         else
                 put_body(c, take_body);
-        finish(x);
+        finish_exchange(x);
 }
 
 void http_stream_begin(struct http_exchange *x, int status, const struct http_field *fields,
@@ -285,7 +285,7 @@ void http_stream_end(struct http_exchange *x)
         assert(x->answering);
         if (x->conn && !x->drop_content && is_chunked(x))
                 buf_append(&x->conn->out, "0\r\n\r\n", 5);
-        finish(x);
+        finish_exchange(x);
 }
 
 void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,
@@ -310,7 +310,7 @@ void http_drop(struct http_exchange *x)
         if (x->conn)
                 x->conn->broken = true;
         x->keep_alive = false;
-        finish(x);
+        finish_exchange(x);
 }
 
 void http_answer_continue(struct http_conn *c)

@@ -63,7 +63,7 @@ void http_conn_close(struct http_conn *c)
 }
 
 /* Answer what no handler will, and close. When an answer has begun there is nothing left to say. */
-static void refuse(struct http_conn *c, int status, const char *text)
+static void refuse_request(struct http_conn *c, int status, const char *text)
 {
         if (c->x && c->x->answering) {
                 http_conn_close(c);
@@ -100,7 +100,7 @@ static void begin_request(struct http_conn *c, const struct http1_request *req, 
                 return;
         if (!x->body_streamed && x->framing == HTTP1_BODY_LENGTH &&
             x->body_left > config->max_body) {
-                refuse(c, 413, "Request body too large");
+                refuse_request(c, 413, "Request body too large");
                 return;
         }
         if (x->body_streamed)
@@ -110,15 +110,9 @@ static void begin_request(struct http_conn *c, const struct http1_request *req, 
                 http_answer_continue(c);
 }
 
-static bool is_reserved(const struct http_conn *c, const struct http1_request *req)
-{
-        const char *path = c->server->config.reserved_path;
-
-        return req->path.len == strlen(path) && memcmp(req->path.p, path, req->path.len) == 0;
-}
-
 static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
 {
+        const char *reserved = c->server->config.reserved_path;
         struct http1_refusal why;
         struct http1_request req;
 
@@ -127,15 +121,15 @@ static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
         case HTTP1_MORE:
                 return 0;
         case HTTP1_REFUSED:
-                refuse(c, why.status, why.text);
+                refuse_request(c, why.status, why.text);
                 return len;
         case HTTP1_DONE:
                 break;
         }
         c->head_seen = 0;
         http_deadline_clear(c); /* the next head has its own */
-        if (c->reserved_only && !is_reserved(c, &req)) {
-                refuse(c, 503, "Too many connections");
+        if (c->reserved_only && !http1_slice_is(req.path, reserved)) {
+                refuse_request(c, 503, "Too many connections");
                 return len;
         }
         c->x = http_exchange_new(c, &req, bytes);
@@ -177,21 +171,21 @@ static void body_bytes(struct http_conn *c, const char *bytes, size_t len)
                 return;
         }
         if (len > config->max_body - x->body.len) {
-                refuse(c, 413, "Request body too large");
+                refuse_request(c, 413, "Request body too large");
                 return;
         }
         if (!count_body(c->server, x, len)) {
-                refuse(c, 503, "Too many large requests at once");
+                refuse_request(c, 503, "Too many large requests at once");
                 return;
         }
         x->body.max = config->max_body;
         buf_append(&x->body, bytes, len);
         if (x->body.failed)
-                refuse(c, 503, "Out of memory");
+                refuse_request(c, 503, "Out of memory");
 }
 
 /* The exchange of a connection in CONN_BODY or CONN_ANSWER: phase and exchange change together. */
-static struct http_exchange *current(const struct http_conn *c)
+static struct http_exchange *current_exchange(const struct http_conn *c)
 {
         if (!c->x)
                 abort();
@@ -201,7 +195,7 @@ static struct http_exchange *current(const struct http_conn *c)
 static void body_complete(struct http_conn *c)
 {
         const struct http_server_config *config = &c->server->config;
-        struct http_exchange *x = current(c);
+        struct http_exchange *x = current_exchange(c);
 
         x->body_done = true;
         c->phase = CONN_ANSWER;
@@ -211,27 +205,24 @@ static void body_complete(struct http_conn *c)
                 hand_out(c);
 }
 
-static size_t take_length_body(struct http_conn *c, const char *bytes, size_t len)
+static size_t take_body(struct http_conn *c, const char *bytes, size_t len)
 {
-        struct http_exchange *x = c->x;
-        size_t run = (size_t)MIN((uint64_t)len, x->body_left);
-
-        x->body_left -= run;
-        body_bytes(c, bytes, run);
-        if (c->phase == CONN_BODY && x->body_left == 0)
-                body_complete(c);
-        return run;
-}
-
-static size_t take_chunked_body(struct http_conn *c, const char *bytes, size_t len)
-{
+        struct http_exchange *x = current_exchange(c);
         struct http1_slice data;
         struct http1_refusal why;
         size_t used;
 
-        switch (http1_chunked_feed(&c->x->chunked, bytes, len, &used, &data, &why)) {
+        if (x->framing != HTTP1_BODY_CHUNKED) {
+                used = (size_t)MIN((uint64_t)len, x->body_left);
+                x->body_left -= used;
+                body_bytes(c, bytes, used);
+                if (c->phase == CONN_BODY && x->body_left == 0)
+                        body_complete(c);
+                return used;
+        }
+        switch (http1_chunked_feed(&x->chunked, bytes, len, &used, &data, &why)) {
         case HTTP1_REFUSED:
-                refuse(c, why.status, why.text);
+                refuse_request(c, why.status, why.text);
                 return len;
         case HTTP1_DONE:
                 body_complete(c);
@@ -244,25 +235,10 @@ static size_t take_chunked_body(struct http_conn *c, const char *bytes, size_t l
         return used;
 }
 
-static size_t take_body(struct http_conn *c, const char *bytes, size_t len)
-{
-        return current(c)->framing == HTTP1_BODY_CHUNKED ? take_chunked_body(c, bytes, len)
-                                                         : take_length_body(c, bytes, len);
-}
-
 /* Whether the connection has left HTTP (http_upgrade()). */
 static bool is_upgraded(const struct http_conn *c)
 {
-        return c->phase == CONN_ANSWER && current(c)->on_bytes;
-}
-
-static size_t take_raw(struct http_conn *c, const char *bytes, size_t len)
-{
-        struct http_exchange *x = current(c);
-
-        c->progress = true;
-        x->on_bytes(x, bytes, len);
-        return len;
+        return c->phase == CONN_ANSWER && current_exchange(c)->on_bytes;
 }
 
 /* Whether bytes that have arrived can be worked on now. */
@@ -272,16 +248,16 @@ static bool can_take(const struct http_conn *c)
         case CONN_HEAD: /* a client that does not read its answers gets no more of them */
                 return http_conn_pending(c) < PIPELINE_PENDING && c->tail.len == 0;
         case CONN_BODY:
-                return !current(c)->body_paused;
+                return !current_exchange(c)->body_paused;
         case CONN_ANSWER:
-                return is_upgraded(c) && !current(c)->body_paused;
+                return is_upgraded(c) && !current_exchange(c)->body_paused;
         default:
                 return true;
         }
 }
 
 /* Returns how many of the bytes were taken. */
-static size_t take(struct http_conn *c, const char *bytes, size_t len)
+static size_t take_bytes(struct http_conn *c, const char *bytes, size_t len)
 {
         size_t at = 0;
 
@@ -292,10 +268,13 @@ static size_t take(struct http_conn *c, const char *bytes, size_t len)
                         n = take_head(c, bytes + at, len - at);
                 else if (c->phase == CONN_BODY)
                         n = take_body(c, bytes + at, len - at);
-                else if (c->phase == CONN_ANSWER)
-                        n = take_raw(c, bytes + at, len - at);
-                else
+                else if (c->phase == CONN_ANSWER) {
+                        n = len - at;
+                        c->progress = true;
+                        current_exchange(c)->on_bytes(current_exchange(c), bytes + at, n);
+                } else {
                         return len;
+                }
                 if (n == 0)
                         break;
                 at += n;
@@ -309,12 +288,12 @@ static bool take_input(struct http_conn *c, const char *bytes, size_t len)
         size_t used;
 
         if (c->in.len == 0) {
-                used = take(c, bytes, len);
+                used = take_bytes(c, bytes, len);
                 if (used < len)
                         buf_append(&c->in, bytes + used, len - used);
         } else {
                 buf_append(&c->in, bytes, len);
-                used = take(c, c->in.data, c->in.len);
+                used = take_bytes(c, c->in.data, c->in.len);
                 buf_consume(&c->in, used);
         }
         if (c->in.failed)
@@ -322,14 +301,6 @@ static bool take_input(struct http_conn *c, const char *bytes, size_t len)
         if (c->in.len == 0)
                 buf_done(&c->in);
         return used > 0;
-}
-
-/* The client has ended its side. Requests that came completely are still answered. */
-static void input_ended(struct http_conn *c)
-{
-        c->eof = true;
-        if (c->phase == CONN_BODY || c->phase == CONN_LINGER || is_upgraded(c))
-                http_conn_close(c);
 }
 
 /* How much to read: of bodies what comes, of requests to be kept no more than one head's worth. */
@@ -353,12 +324,14 @@ static void read_input(struct http_conn *c)
         n = stream_read(c->stream, s->scratch, want);
         if (n == -EAGAIN)
                 return;
-        if (n < 0)
-                http_conn_close(c);
-        else if (n == 0)
-                input_ended(c);
-        else
+        if (n > 0) {
                 (void)take_input(c, s->scratch, (size_t)n);
+                return;
+        }
+        /* The client has ended its side. Requests that came completely are still answered. */
+        c->eof = c->eof || n == 0;
+        if (n < 0 || c->phase == CONN_BODY || c->phase == CONN_LINGER || is_upgraded(c))
+                http_conn_close(c);
 }
 
 static void note_sent(struct http_conn *c, size_t n)
@@ -380,7 +353,7 @@ static void note_sent(struct http_conn *c, size_t n)
 }
 
 /* Send what can be sent. Returns false when the client is gone. */
-static bool flush(struct http_conn *c)
+static bool flush_conn(struct http_conn *c)
 {
         if (c->out.failed || c->broken)
                 return false;
@@ -398,11 +371,6 @@ static bool flush(struct http_conn *c)
         return true;
 }
 
-static bool is_idle(const struct http_conn *c)
-{
-        return c->phase == CONN_HEAD && c->in.len == 0 && http_conn_pending(c) == 0;
-}
-
 /* The states that have nothing left to wait for. */
 static void close_if_over(struct http_conn *c)
 {
@@ -415,19 +383,10 @@ static void close_if_over(struct http_conn *c)
                 else
                         c->phase = CONN_LINGER;
         } else if ((c->phase == CONN_HEAD && sent && c->eof) ||
-                   (is_idle(c) && c->server->draining)) {
+                   (c->phase == CONN_HEAD && c->in.len == 0 && sent && c->server->draining)) {
                 stream_end(c->stream); /* not every carrier takes closing for an end */
                 http_conn_close(c);
         }
-}
-
-static void watch(struct http_conn *c)
-{
-        bool read =
-                !c->eof && !(c->phase == CONN_BODY && current(c)->body_paused) && read_room(c) > 0;
-
-        stream_watch(c->stream, (read ? STREAM_READABLE : 0) |
-                                        (http_conn_pending(c) > 0 ? STREAM_WRITABLE : 0));
 }
 
 static enum http_deadline next_deadline(const struct http_conn *c)
@@ -435,7 +394,7 @@ static enum http_deadline next_deadline(const struct http_conn *c)
         if (c->phase == CONN_LINGER)
                 return DEADLINE_LINGER;
         /* One that reads earlier answers slowly has no more time for this. */
-        if (http_conn_is_carried(c) && c->phase == CONN_BODY && !current(c)->body_paused)
+        if (http_conn_is_carried(c) && c->phase == CONN_BODY && !current_exchange(c)->body_paused)
                 return DEADLINE_BODY;
         if (http_conn_pending(c) > 0)
                 return DEADLINE_WRITE;
@@ -445,10 +404,10 @@ static enum http_deadline next_deadline(const struct http_conn *c)
                         return DEADLINE_HEAD;
                 return http_conn_is_carried(c) ? DEADLINE_CARRIED_IDLE : DEADLINE_IDLE;
         case CONN_BODY:
-                return current(c)->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
+                return current_exchange(c)->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
         case CONN_ANSWER:
-                if (c->eof && !c->probed && !current(c)->answering && !current(c)->is_old &&
-                    !c->peer.is_unix)
+                if (c->eof && !c->probed && !current_exchange(c)->answering &&
+                    !current_exchange(c)->is_old && !c->peer.is_unix)
                         return DEADLINE_PROBE;
                 return DEADLINE_NONE;
         default:
@@ -457,30 +416,24 @@ static enum http_deadline next_deadline(const struct http_conn *c)
 }
 
 /* Derive from the state what to wait for. */
-static void settle(struct http_conn *c)
+static void settle_conn(struct http_conn *c)
 {
         enum http_deadline kind = next_deadline(c);
         bool extends = kind == DEADLINE_WRITE || kind == DEADLINE_IDLE ||
                        kind == DEADLINE_CARRIED_IDLE ||
                        (kind == DEADLINE_BODY && !http_conn_is_carried(c));
+        bool reads = !c->eof && !(c->phase == CONN_BODY && current_exchange(c)->body_paused) &&
+                     read_room(c) > 0;
 
         if (c->out.data && http_conn_pending(c) == 0)
                 buf_done(&c->out);
-        watch(c);
+        stream_watch(c->stream, (reads ? STREAM_READABLE : 0) |
+                                        (http_conn_pending(c) > 0 ? STREAM_WRITABLE : 0));
         if (kind == DEADLINE_NONE)
                 http_deadline_clear(c);
         else if (kind != c->deadline_kind || (extends && c->progress))
                 http_deadline_set(c, kind);
         c->progress = false;
-}
-
-static void tell_drained(struct http_conn *c)
-{
-        if (!c->sent_since_drained || http_conn_pending(c) > 0)
-                return;
-        c->sent_since_drained = false;
-        if (c->x && c->x->answering && c->x->on_drained)
-                c->x->on_drained(c->x);
 }
 
 void http_conn_advance(struct http_conn *c)
@@ -489,18 +442,21 @@ void http_conn_advance(struct http_conn *c)
                 return;
         c->running = true;
         do {
-                if (!flush(c)) {
+                if (!flush_conn(c)) {
                         http_conn_close(c);
                         break;
                 }
         } while (c->in.len > 0 && can_take(c) && take_input(c, "", 0));
-        if (c->phase != CONN_CLOSED)
-                tell_drained(c);
+        if (c->phase != CONN_CLOSED && c->sent_since_drained && http_conn_pending(c) == 0) {
+                c->sent_since_drained = false;
+                if (c->x && c->x->answering && c->x->on_drained)
+                        c->x->on_drained(c->x);
+        }
         if (c->phase != CONN_CLOSED)
                 close_if_over(c);
         c->running = false;
         if (c->phase != CONN_CLOSED)
-                settle(c);
+                settle_conn(c);
 }
 
 static void on_ready(void *ctx, int events)
@@ -522,7 +478,7 @@ void http_conn_expired(struct http_conn *c, enum http_deadline kind)
         switch (kind) {
         case DEADLINE_HEAD:
         case DEADLINE_BODY:
-                refuse(c, 408, "Request timed out");
+                refuse_request(c, 408, "Request timed out");
                 break;
         case DEADLINE_PROBE:
                 c->probed = true;
@@ -549,7 +505,8 @@ static struct http_conn *new_conn(struct http_server *s, const struct http_peer 
         return c;
 }
 
-static void start(struct http_conn *c, struct byte_stream *stream, enum http_admission admission)
+static void start_conn(struct http_conn *c, struct byte_stream *stream,
+                       enum http_admission admission)
 {
         struct http_server *s = c->server;
 
@@ -566,7 +523,7 @@ static void start(struct http_conn *c, struct byte_stream *stream, enum http_adm
         s->n_handles++;
         c->reserved_only = admission == HTTP_ADMIT_RESERVED;
         if (admission == HTTP_ADMIT_REFUSED)
-                refuse(c, 503, "Too many connections");
+                refuse_request(c, 503, "Too many connections");
         http_conn_advance(c);
 }
 
@@ -578,11 +535,11 @@ void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *
         if (socket_stream_init(&c->socket, s->config.loop, take_fd) < 0)
                 free(c);
         else
-                start(c, &c->socket.stream, admission);
+                start_conn(c, &c->socket.stream, admission);
 }
 
 void http_conn_open_stream(struct http_server *s, struct byte_stream *take_stream,
                            const struct http_peer *peer, enum http_admission admission)
 {
-        start(new_conn(s, peer), take_stream, admission);
+        start_conn(new_conn(s, peer), take_stream, admission);
 }

@@ -6,16 +6,6 @@
 
 #include "net/http_internal.h"
 
-/* Fields of the same name become one, joined with ", ": the bytes that this can take at most. */
-static size_t joined_size(const struct http1_head *head)
-{
-        size_t total = 0;
-
-        for (size_t i = 0; i < head->n_headers; i++)
-                total += head->headers[i].value.len + 2;
-        return total;
-}
-
 static bool same_name(struct http1_slice a, struct http1_slice b)
 {
         return a.len == b.len && strncasecmp(a.p, b.p, a.len) == 0;
@@ -30,16 +20,8 @@ static size_t first_of_name(const struct http1_head *head, size_t i)
         return first;
 }
 
-static bool has_repeats(const struct http1_head *head)
-{
-        for (size_t i = 1; i < head->n_headers; i++)
-                if (first_of_name(head, i) != i)
-                        return true;
-        return false;
-}
-
 /* All values of the name that first occurs at `first`, written to *spare, which moves on. */
-static const char *join(const struct http1_head *head, size_t first, char **spare)
+static const char *join_values(const struct http1_head *head, size_t first, char **spare)
 {
         char *start = *spare;
         char *at = start;
@@ -60,7 +42,7 @@ static const char *join(const struct http1_head *head, size_t first, char **spar
 
 /* Turn a slice of the original head into a C string in our copy of it. The byte behind a slice is a
  * separator that is no longer needed. */
-static const char *cut(char *copy, const char *original, struct http1_slice s)
+static const char *cut_string(char *copy, const char *original, struct http1_slice s)
 {
         char *at = copy + (s.p - original);
 
@@ -72,27 +54,34 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
                                         const char *head)
 {
         const struct http1_head *h = &req->head;
-        bool repeats = has_repeats(h);
-        size_t fields_size = h->n_headers * sizeof(struct http_field);
-        size_t spare_size = repeats ? joined_size(h) : 0;
-        struct http_exchange *x = xcalloc(1, sizeof(*x) + fields_size + h->len + spare_size);
-        char *copy = (char *)(x + 1) + fields_size;
-        char *spare = copy + h->len;
+        size_t fields_size = h->n_headers * sizeof(struct http_field), spare_size = 0;
+        struct http_exchange *x;
+        bool repeats = false;
+        char *copy, *spare;
 
+        /* Fields of the same name become one, joined with ", ": what this can take at most. */
+        for (size_t i = 0; i < h->n_headers; i++) {
+                repeats = repeats || first_of_name(h, i) != i;
+                spare_size += h->headers[i].value.len + 2;
+        }
+        x = xcalloc(1, sizeof(*x) + fields_size + h->len + (repeats ? spare_size : 0));
+        copy = (char *)(x + 1) + fields_size;
+        spare = copy + h->len;
         x->conn = c;
         x->peer = c->peer;
         x->fields = (struct http_field *)(x + 1);
         memcpy(copy, head, h->len);
-        x->method = cut(copy, head, req->method_text);
-        x->path = cut(copy, head, req->path);
-        x->query = cut(copy, head, req->query);
+        x->method = cut_string(copy, head, req->method_text);
+        x->path = cut_string(copy, head, req->path);
+        x->query = cut_string(copy, head, req->query);
         for (size_t i = 0; i < h->n_headers; i++) {
                 struct http_field *f = &x->fields[x->n_fields];
 
                 if (repeats && first_of_name(h, i) != i)
                         continue;
-                f->name = cut(copy, head, h->headers[i].name);
-                f->value = repeats ? join(h, i, &spare) : cut(copy, head, h->headers[i].value);
+                f->name = cut_string(copy, head, h->headers[i].name);
+                f->value = repeats ? join_values(h, i, &spare)
+                                   : cut_string(copy, head, h->headers[i].value);
                 x->n_fields++;
         }
         x->framing = h->framing;

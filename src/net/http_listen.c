@@ -100,7 +100,7 @@ static int remove_stale(const union address *a, socklen_t len, struct err *err)
                 return err_set(err, ERR_LOCKED, "%s is in the way and not a socket; move it away",
                                path);
         if (fd < 0 || connect(fd, &a->any, len) >= 0 || errno != ECONNREFUSED)
-                return err_set(err, ERR_LOCKED, "Somebody listens on %s already", path);
+                return err_set(err, ERR_LOCKED, "Another process listens on %s already", path);
         (void)unlink(path);
         return 0;
 }

@@ -243,8 +243,8 @@ static enum http_admission find_reserved(struct http_server *s, bool is_unix, co
 
 /* Clients of the Unix socket have places of their own: clients that fill the port must not lock the
  * operator out. */
-static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from,
-                  bool by_reserve)
+static void admit_client(struct http_listener *l, int take_fd, const struct sockaddr_storage *from,
+                         bool by_reserve)
 {
         struct http_server *s = l->server;
         unsigned limit = s->config.max_connections;
@@ -363,7 +363,7 @@ static void accept_failed(struct http_listener *l, int errno_value)
                 close(s->reserve[--s->n_reserve]);
                 fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
                 if (fd >= 0 && s->n_reserve > 0)
-                        admit(l, fd, &from, true);
+                        admit_client(l, fd, &from, true);
                 else
                         cleanup_fd(&fd);
                 fill_reserve(s);
@@ -392,7 +392,7 @@ static void on_accept(uv_poll_t *handle, int status, int events)
                                  SOCK_NONBLOCK | SOCK_CLOEXEC);
 
                 if (fd >= 0) {
-                        admit(l, fd, &from, false);
+                        admit_client(l, fd, &from, false);
                         if (s->n_reserve == ACCEPT_RESERVE)
                                 s->is_short = false;
                 } else if (errno == EAGAIN) {

@@ -32,7 +32,7 @@ struct proxy *proxy_new(const struct proxy_config *config)
         return p;
 }
 
-static void unref(struct proxy *p)
+static void proxy_unref(struct proxy *p)
 {
         if (--p->refs > 0)
                 return;
@@ -47,7 +47,7 @@ void proxy_free(struct proxy *p)
                 return;
         while (p->conns.next != &p->conns)
                 proxy_conn_close(p->conns.next);
-        unref(p);
+        proxy_unref(p);
 }
 
 void proxy_serve(struct proxy *p, struct byte_stream *take_stream)
@@ -84,7 +84,7 @@ static void on_timer_closed(uv_handle_t *handle)
         struct proxy *p = c->proxy;
 
         free(c);
-        unref(p);
+        proxy_unref(p);
 }
 
 void proxy_conn_close(struct proxy_conn *c)

@@ -44,7 +44,7 @@ static enum moved read_into(struct buf *b, struct proxy_flow *f, struct byte_str
 }
 
 /* Bytes that were read go to `out`, parsed or as they are. */
-static bool transform(struct proxy_conn *c, struct proxy_flow *f)
+static bool transform_bytes(struct proxy_conn *c, struct proxy_flow *f)
 {
         if (!c->is_connect)
                 return f == &c->up ? proxy_move_request(c) : proxy_move_response(c);
@@ -56,25 +56,14 @@ static bool transform(struct proxy_conn *c, struct proxy_flow *f)
         return !buf_failed(&f->out);
 }
 
-/* A request that was sent whole is not followed by an end: some servers take that for a client
- * that left. */
-static void end_sink(struct proxy_conn *c, struct proxy_flow *f, struct byte_stream *to)
-{
-        f->ended = true;
-        buf_done(&f->in);
-        buf_done(&f->out);
-        if (f == &c->down || c->is_connect)
-                stream_end(to);
-}
-
 /* Move what can be moved in one direction, within a turn's share. */
-static enum moved pump(struct proxy_conn *c, struct proxy_flow *f, struct byte_stream *from,
-                       struct byte_stream *to)
+static enum moved pump_bytes(struct proxy_conn *c, struct proxy_flow *f, struct byte_stream *from,
+                             struct byte_stream *to)
 {
         for (int i = 0; !f->ended; i++) {
                 enum moved m;
 
-                if (!transform(c, f))
+                if (!transform_bytes(c, f))
                         return BROKEN;
                 if (flow_pending(f) > 0) {
                         m = write_out(f, to);
@@ -87,7 +76,13 @@ static enum moved pump(struct proxy_conn *c, struct proxy_flow *f, struct byte_s
                                 return MOVED;
                 }
                 if (f->done) {
-                        end_sink(c, f, to);
+                        f->ended = true;
+                        buf_done(&f->in);
+                        buf_done(&f->out);
+                        /* A request that was sent whole is not followed by an end: some servers
+                         * take that for a client that left. */
+                        if (f == &c->down || c->is_connect)
+                                stream_end(to);
                         break;
                 }
                 if (i == PROXY_ROUNDS)
@@ -101,7 +96,7 @@ static enum moved pump(struct proxy_conn *c, struct proxy_flow *f, struct byte_s
 
 /* Phases */
 
-static void parsed(struct proxy_conn *c, const struct http1_proxy_request *req)
+static void begin_request(struct proxy_conn *c, const struct http1_proxy_request *req)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct http1_slice host = req->authority;
@@ -142,12 +137,12 @@ static void read_head(struct proxy_conn *c)
                 proxy_refuse(c, why.status, "%s.", why.text);
                 return;
         case HTTP1_DONE:
-                parsed(c, &req);
+                begin_request(c, &req);
         }
 }
 
 /* Say what is left to say, end our side, and drop what comes until the client ends its own. */
-static void linger(struct proxy_conn *c)
+static void linger_on(struct proxy_conn *c)
 {
         char drop[4096];
         ssize_t n;
@@ -182,29 +177,26 @@ void proxy_conn_linger(struct proxy_conn *c)
                 lookup_abandon(take_ptr(&c->lookup));
         c->phase = PROXY_LINGER;
         proxy_deadline(c, PROXY_LINGER_MS);
-        linger(c);
+        linger_on(c);
         proxy_conn_settle(c);
 }
 
-/* It cannot go on: say why, if nothing was said yet. */
-static void broke_off(struct proxy_conn *c)
-{
-        if (c->answered || c->is_connect)
-                proxy_conn_close(c);
-        else if (c->malformed)
-                proxy_refuse(c, 400, "The body of the request is malformed, or was cut short.");
-        else
-                proxy_fail(c, 502, "\"%s\" broke the connection off, or its answer is not HTTP.",
-                           c->target.name);
-}
-
-static void relay(struct proxy_conn *c)
+static void relay_both(struct proxy_conn *c)
 {
         struct byte_stream *upstream = &c->upstream->stream;
 
-        if (pump(c, &c->up, c->client, upstream) == BROKEN ||
-            pump(c, &c->down, upstream, c->client) == BROKEN) {
-                broke_off(c);
+        if (pump_bytes(c, &c->up, c->client, upstream) == BROKEN ||
+            pump_bytes(c, &c->down, upstream, c->client) == BROKEN) {
+                /* It cannot go on: say why, if nothing was said yet. */
+                if (c->answered || c->is_connect)
+                        proxy_conn_close(c);
+                else if (c->malformed)
+                        proxy_refuse(c, 400,
+                                     "The body of the request is malformed, or was cut short.");
+                else
+                        proxy_fail(c, 502,
+                                   "\"%s\" broke the connection off, or its answer is not HTTP.",
+                                   c->target.name);
                 return;
         }
         if (!c->down.ended)
@@ -238,17 +230,17 @@ static void proxy_conn_settle(struct proxy_conn *c)
         stream_watch(c->client, client);
 }
 
-static void advance(struct proxy_conn *c)
+static void proxy_conn_advance(struct proxy_conn *c)
 {
         switch (c->phase) {
         case PROXY_HEAD:
                 read_head(c);
                 break;
         case PROXY_RELAY:
-                relay(c);
+                relay_both(c);
                 break;
         case PROXY_LINGER:
-                linger(c);
+                linger_on(c);
                 break;
         default:
                 break;
@@ -263,7 +255,7 @@ static void on_client(void *ctx, int events)
         if (events & STREAM_BROKEN)
                 proxy_conn_close(c);
         else
-                advance(c);
+                proxy_conn_advance(c);
 }
 
 static void on_relaying_upstream(void *ctx, int events)
@@ -274,7 +266,7 @@ static void on_relaying_upstream(void *ctx, int events)
             (c->answered || c->is_connect))
                 proxy_conn_close(c);
         else
-                advance(c);
+                proxy_conn_advance(c);
 }
 
 void proxy_conn_connected(struct proxy_conn *c)
@@ -286,7 +278,7 @@ void proxy_conn_connected(struct proxy_conn *c)
         stream_on_ready(&c->upstream->stream, on_relaying_upstream, c);
         if (c->is_connect)
                 buf_puts(&c->down.out, "HTTP/1.1 200 Connection established\r\n\r\n");
-        advance(c);
+        proxy_conn_advance(c);
 }
 
 void proxy_conn_start(struct proxy_conn *c)
@@ -297,21 +289,11 @@ void proxy_conn_start(struct proxy_conn *c)
         proxy_conn_settle(c);
 }
 
-static void idle_expired(struct proxy_conn *c)
+void proxy_conn_expired(struct proxy_conn *c)
 {
         unsigned limit = c->proxy->config.idle_timeout_ms;
         uint64_t quiet = uv_now(c->proxy->config.loop) - c->last_byte;
 
-        if (quiet < limit)
-                proxy_deadline(c, (unsigned)(limit - quiet));
-        else if (c->is_connect)
-                proxy_conn_close(c);
-        else
-                proxy_fail(c, 504, "\"%s\" did not answer in time.", c->target.name);
-}
-
-void proxy_conn_expired(struct proxy_conn *c)
-{
         switch (c->phase) {
         case PROXY_HEAD:
                 proxy_refuse(c, 408, "The request did not come in time.");
@@ -325,7 +307,12 @@ void proxy_conn_expired(struct proxy_conn *c)
                            c->target.port);
                 break;
         case PROXY_RELAY:
-                idle_expired(c);
+                if (quiet < limit)
+                        proxy_deadline(c, (unsigned)(limit - quiet));
+                else if (c->is_connect)
+                        proxy_conn_close(c);
+                else
+                        proxy_fail(c, 504, "\"%s\" did not answer in time.", c->target.name);
                 break;
         default:
                 proxy_conn_close(c);

@@ -10,31 +10,6 @@
 #include "net/proxy_internal.h"
 #include "net/proxy_test_hosts.h"
 
-static bool is_allowed(const struct proxy *p, const struct host_target *t)
-{
-        for (size_t i = 0; i < p->config.n_patterns; i++)
-                if (host_pattern_matches(&p->patterns[i], t))
-                        return true;
-        return false;
-}
-
-static void forbid_unlisted(struct proxy_conn *c)
-{
-        const struct host_target *t = &c->target;
-        bool usual = t->port == 80 || t->port == 443;
-        bool v6 = t->is_addr && t->addr.is_v6;
-        char entry[HOST_NAME_SIZE + 16];
-
-        (void)snprintf(entry, sizeof(entry), v6 ? "[%s]" : "%s", t->name);
-        if (!usual)
-                (void)snprintf(entry + strlen(entry), 8, ":%u", t->port);
-        proxy_forbid(c,
-                     "The host \"%s\" (port %u) is not among the allowed hosts of this "
-                     "environment. To allow it, add \"%s\" to \"allowedHosts\" in the "
-                     "environment's configuration.",
-                     t->name, t->port, entry);
-}
-
 /* Connecting */
 
 void proxy_drop_upstream(struct proxy_conn *c)
@@ -175,7 +150,7 @@ static void on_answer(void *arg, const struct lookup_answer *answer)
                 connect_first(c);
 }
 
-static void resolve(struct proxy_conn *c)
+static void resolve_target(struct proxy_conn *c)
 {
         switch (test_hosts_find(c->target.name, &c->answer, &c->port)) {
         case TEST_HOST_ANSWER:
@@ -196,15 +171,29 @@ static void resolve(struct proxy_conn *c)
 
 void proxy_reach(struct proxy_conn *c)
 {
-        if (!is_allowed(c->proxy, &c->target)) {
-                forbid_unlisted(c);
+        const struct host_target *t = &c->target;
+        char entry[HOST_NAME_SIZE + 16];
+        bool allowed = false;
+
+        for (size_t i = 0; i < c->proxy->config.n_patterns && !allowed; i++)
+                allowed = host_pattern_matches(&c->proxy->patterns[i], t);
+        if (!allowed) {
+                (void)snprintf(entry, sizeof(entry), t->is_addr && t->addr.is_v6 ? "[%s]" : "%s",
+                               t->name);
+                if (t->port != 80 && t->port != 443)
+                        (void)snprintf(entry + strlen(entry), 8, ":%u", t->port);
+                proxy_forbid(c,
+                             "The host \"%s\" (port %u) is not among the allowed hosts of this "
+                             "environment. To allow it, add \"%s\" to \"allowedHosts\" in the "
+                             "environment's configuration.",
+                             t->name, t->port, entry);
                 return;
         }
         c->phase = PROXY_RESOLVE;
         c->port = c->target.port;
         proxy_deadline(c, c->proxy->config.resolve_timeout_ms);
         if (!c->target.is_addr) {
-                resolve(c);
+                resolve_target(c);
                 return;
         }
         c->answer = (struct lookup_answer){ .n = 1, .addrs = { c->target.addr } };

@@ -51,14 +51,6 @@ static bool is_named_in_connection(const struct http1_head *head, struct http1_s
         return false;
 }
 
-static bool is_passed_on(const struct http1_head *head, struct http1_slice name)
-{
-        for (size_t i = 0; i < ARRAY_LEN(not_passed_on); i++)
-                if (http1_slice_is_case(name, not_passed_on[i]))
-                        return false;
-        return !is_named_in_connection(head, name);
-}
-
 static void put_slice(struct buf *b, struct http1_slice s)
 {
         buf_append(b, s.p, s.len);
@@ -67,7 +59,12 @@ static void put_slice(struct buf *b, struct http1_slice s)
 static void put_headers(struct buf *b, const struct http1_head *head)
 {
         for (size_t i = 0; i < head->n_headers; i++) {
-                if (!is_passed_on(head, head->headers[i].name))
+                bool ends_here = is_named_in_connection(head, head->headers[i].name);
+
+                for (size_t k = 0; k < ARRAY_LEN(not_passed_on); k++)
+                        ends_here = ends_here ||
+                                    http1_slice_is_case(head->headers[i].name, not_passed_on[k]);
+                if (ends_here)
                         continue;
                 put_slice(b, head->headers[i].name);
                 buf_puts(b, ": ");
@@ -84,16 +81,9 @@ static void put_framing(struct buf *b, const struct http1_head *head, struct pro
                             (unsigned long long)head->content_length);
 }
 
-static void put_host(struct buf *b, const struct host_target *t)
-{
-        buf_appendf(b, t->is_addr && t->addr.is_v6 ? "Host: [%s]" : "Host: %s", t->name);
-        if (t->port != 80)
-                buf_appendf(b, ":%u", t->port);
-        buf_puts(b, "\r\n");
-}
-
 void proxy_write_request(struct proxy_conn *c, const struct http1_proxy_request *req)
 {
+        const struct host_target *t = &c->target;
         struct buf *b = &c->up.out;
 
         b->max = 4 * (size_t)PROXY_CHUNK;
@@ -107,7 +97,10 @@ void proxy_write_request(struct proxy_conn *c, const struct http1_proxy_request 
                 put_slice(b, req->req.query);
         }
         buf_puts(b, " HTTP/1.1\r\n");
-        put_host(b, &c->target);
+        buf_appendf(b, t->is_addr && t->addr.is_v6 ? "Host: [%s]" : "Host: %s", t->name);
+        if (t->port != 80)
+                buf_appendf(b, ":%u", t->port);
+        buf_puts(b, "\r\n");
         put_headers(b, &req->req.head);
         put_framing(b, &req->req.head, &c->request);
         if (c->request.framing == HTTP1_BODY_CHUNKED) {

@@ -63,7 +63,7 @@ static bool take_address(const struct sockaddr *from, struct net_addr *ret)
         return true;
 }
 
-static void ask(struct lookup *l)
+static void ask_resolver(struct lookup *l)
 {
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
         struct addrinfo *found = NULL;
@@ -86,7 +86,7 @@ static void *thread_main(void *arg)
         struct resolver *r = l->resolver;
         bool last;
 
-        ask(l);
+        ask_resolver(l);
         pthread_mutex_lock(&r->lock);
         l->next = r->finished;
         r->finished = l;
@@ -132,7 +132,7 @@ static unsigned running_of(const struct resolver *r, const void *owner)
         return n;
 }
 
-static void finish(struct lookup *l)
+static void finish_lookup(struct lookup *l)
 {
         if (l->done)
                 l->done(l->arg, &l->answer);
@@ -157,7 +157,7 @@ static void start_waiting(struct resolver *r)
                         r->n_running++;
                 } else {
                         l->answer.error = "out of threads";
-                        finish(l);
+                        finish_lookup(l);
                         at = &r->waiting; /* it may have asked for more, or abandoned some */
                 }
         }
@@ -180,7 +180,7 @@ static void on_wake(uv_async_t *wake)
                         at = &(*at)->run_next;
                 *at = l->run_next;
                 r->n_running--;
-                finish(l);
+                finish_lookup(l);
         }
         start_waiting(r);
 }

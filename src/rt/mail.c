@@ -27,7 +27,7 @@ void mail_catch_up(struct mail *m)
         }
 }
 
-static void deliver(uv_async_t *handle)
+static void deliver_mail(uv_async_t *handle)
 {
         mail_catch_up(container_of(handle, struct mail, wake));
 }
@@ -35,7 +35,7 @@ static void deliver(uv_async_t *handle)
 int mail_new(uv_loop_t *loop, struct mail **ret, struct err *err)
 {
         struct mail *m = xcalloc(1, sizeof(*m));
-        int r = uv_async_init(loop, &m->wake, deliver);
+        int r = uv_async_init(loop, &m->wake, deliver_mail);
 
         if (r < 0) {
                 free(m);
@@ -47,7 +47,7 @@ int mail_new(uv_loop_t *loop, struct mail **ret, struct err *err)
         return 0;
 }
 
-static void closed(uv_handle_t *handle)
+static void mailbox_closed(uv_handle_t *handle)
 {
         struct mail *m = container_of((uv_async_t *)handle, struct mail, wake);
 
@@ -58,7 +58,7 @@ static void closed(uv_handle_t *handle)
 void mail_free(struct mail *m)
 {
         if (m)
-                uv_close((uv_handle_t *)&m->wake, closed);
+                uv_close((uv_handle_t *)&m->wake, mailbox_closed);
 }
 
 void mail_post(struct mail *m, struct letter *letter, void (*fn)(struct letter *))

@@ -66,7 +66,7 @@ struct pool {
         bool quitting; /* threads end when the queue is empty */
 };
 
-static void push(struct pool_job ***tail, struct pool_job *job)
+static void push_job(struct pool_job ***tail, struct pool_job *job)
 {
         job->next = NULL;
         **tail = job;
@@ -92,7 +92,7 @@ static struct pool_job *queue_take(struct queue *q)
         return job;
 }
 
-static unsigned queued(const struct pool *p)
+static unsigned count_queued(const struct pool *p)
 {
         return p->ordinary.n + p->awaited.n;
 }
@@ -196,7 +196,7 @@ static void queue_add(struct queue *q, struct pool_job *job)
 {
         job->state = JOB_QUEUED;
         q->n++;
-        push(&q->tail, job);
+        push_job(&q->tail, job);
         pthread_cond_signal(&q->more);
 }
 
@@ -215,7 +215,7 @@ static void wait_for_seat(struct pool *p, struct pool_job *job, struct lane *l)
         if (l->owner)
                 l->owner->waiting++;
         p->waiting[l->kind]++;
-        push(&l->tail, job);
+        push_job(&l->tail, job);
 }
 
 static struct pool_job *wait_over(struct pool *p, struct lane *l, struct pool_job **at)
@@ -306,7 +306,7 @@ static bool is_cancelled(const struct pool_job *job, int64_t now UNUSED)
         return job->cancelled;
 }
 
-static unsigned waiting(const struct pool *p)
+static unsigned count_waiting(const struct pool *p)
 {
         unsigned n = 0;
 
@@ -352,7 +352,7 @@ static struct pool_job *next_job(struct pool_worker *w)
 
 static void ensure_threads(struct pool *p, unsigned free_now);
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
         struct pool_worker *w = arg;
         struct pool *p = w->pool;
@@ -377,7 +377,7 @@ static void *work(void *arg)
                 p->running--;
                 p->completed++;
                 stand_up(p, job);
-                push(&p->finished_tail, job);
+                push_job(&p->finished_tail, job);
                 ensure_threads(p, !w->kept);
                 /* Under the lock, so that the loop cannot free the handle before we are done with
                  * it. */
@@ -387,7 +387,7 @@ static void *work(void *arg)
         return NULL;
 }
 
-static void deliver(uv_async_t *handle)
+static void deliver_done(uv_async_t *handle)
 {
         struct pool *p = container_of(handle, struct pool, wake);
         struct pool_job *job, *next;
@@ -403,14 +403,14 @@ static void deliver(uv_async_t *handle)
         }
 }
 
-static void expire(uv_timer_t *timer)
+static void expire_waiting(uv_timer_t *timer)
 {
         struct pool *p = container_of(timer, struct pool, expiry);
 
         pthread_mutex_lock(&p->lock);
         release_waiting(p, is_expired);
         ensure_threads(p, 0);
-        if (waiting(p) == 0)
+        if (count_waiting(p) == 0)
                 uv_timer_stop(timer);
         pthread_mutex_unlock(&p->lock);
 }
@@ -431,7 +431,7 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
                 p->limits[i] = (struct lane_limits){ UINT_MAX, UINT_MAX, UINT_MAX };
         pthread_mutex_init(&p->lock, NULL);
         r = op_cancel_init(&p->stop, err);
-        if (r >= 0 && (r = uv_async_init(loop, &p->wake, deliver)) < 0) {
+        if (r >= 0 && (r = uv_async_init(loop, &p->wake, deliver_done)) < 0) {
                 op_cancel_done(&p->stop);
                 r = err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
         }
@@ -470,7 +470,7 @@ static int start_thread(struct pool *p, bool kept, struct err *err)
                 return r;
         pthread_attr_init(&attr);
         pthread_attr_setstacksize(&attr, STACK_SIZE);
-        r = pthread_create(&w->thread, &attr, work, w);
+        r = pthread_create(&w->thread, &attr, worker_main, w);
         pthread_attr_destroy(&attr);
         if (r != 0) {
                 op_cancel_done(&w->cancel);
@@ -486,7 +486,7 @@ static int start_thread(struct pool *p, bool kept, struct err *err)
  * without being idle. A thread that cannot be started is no failure while others work. */
 static void ensure_threads(struct pool *p, unsigned free_now)
 {
-        while (p->idle + p->starting + free_now < queued(p) && p->threads < p->max_threads &&
+        while (p->idle + p->starting + free_now < count_queued(p) && p->threads < p->max_threads &&
                start_thread(p, false, NULL) >= 0)
                 ;
 }
@@ -507,9 +507,10 @@ void pool_job_lane(struct pool_job *job, enum lane_kind kind, struct lane_name n
 }
 
 /* Whether there is room for it, or why not. */
-static int admit(struct pool *p, const struct pool_job *job, const struct lane *l, struct err *err)
+static int admit_job(struct pool *p, const struct pool_job *job, const struct lane *l,
+                     struct err *err)
 {
-        unsigned left = p->max_queue - MIN(waiting(p), p->max_queue);
+        unsigned left = p->max_queue - MIN(count_waiting(p), p->max_queue);
 
         if (p->stopping)
                 return err_set(err, ERR_BUSY, "The server is shutting down.");
@@ -528,7 +529,7 @@ static int admit(struct pool *p, const struct pool_job *job, const struct lane *
                         return err_set(err, ERR_BUSY,
                                        "Too many operations are waiting; try again shortly.");
         }
-        if (queued(p) >= p->max_queue)
+        if (count_queued(p) >= p->max_queue)
                 return err_set(err, ERR_BUSY,
                                "Too many operations are waiting; try again shortly.");
         return 0;
@@ -542,7 +543,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         pthread_mutex_lock(&p->lock);
         if (job->lane != LANE_NONE)
                 l = lane_of(p, job->lane, &job->lane_name);
-        r = admit(p, job, l, err);
+        r = admit_job(p, job, l, err);
         if (r >= 0 && p->threads == 0) /* with one at least it will be run */
                 r = start_thread(p, false, err);
         if (r < 0) {
@@ -559,14 +560,14 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
                 wait_for_seat(p, job, l);
                 fill_seats(p, l->kind); /* the first one may only have waited for a thread */
                 if (!uv_is_active((uv_handle_t *)&p->expiry))
-                        uv_timer_start(&p->expiry, expire, EXPIRE_MS, EXPIRE_MS);
+                        uv_timer_start(&p->expiry, expire_waiting, EXPIRE_MS, EXPIRE_MS);
         } else {
                 if (l)
                         sit_down(p, job, l);
                 make_runnable(p, job);
         }
         ensure_threads(p, 0);
-        if (p->awaited.n > 0 && p->idle + p->starting < queued(p) && !p->has_kept)
+        if (p->awaited.n > 0 && p->idle + p->starting < count_queued(p) && !p->has_kept)
                 (void)start_thread(p, true, NULL);
         pthread_mutex_unlock(&p->lock);
         return 0;
@@ -648,7 +649,7 @@ void pool_stats(struct pool *p, struct pool_stats *ret)
         *ret = (struct pool_stats){
                 .threads = p->threads,
                 .busy = p->running,
-                .queued = queued(p),
+                .queued = count_queued(p),
                 .longest_wait_ms = longest_wait(p),
                 .completed = p->completed,
                 .refused = p->refused,
@@ -663,7 +664,7 @@ bool pool_idle(struct pool *p)
         bool idle;
 
         pthread_mutex_lock(&p->lock);
-        idle = queued(p) == 0 && waiting(p) == 0 && p->running == 0 && !p->finished;
+        idle = count_queued(p) == 0 && count_waiting(p) == 0 && p->running == 0 && !p->finished;
         pthread_mutex_unlock(&p->lock);
         return idle;
 }
@@ -710,7 +711,7 @@ static void free_pool(uv_handle_t *handle)
         free(p);
 }
 
-static void join(struct pool_worker *w)
+static void join_threads(struct pool_worker *w)
 {
         pthread_join(w->thread, NULL);
         op_cancel_done(&w->cancel);
@@ -724,9 +725,9 @@ void pool_free(struct pool *p)
         pthread_cond_broadcast(&p->awaited.more);
         pthread_mutex_unlock(&p->lock);
         for (unsigned i = 0; i < p->threads; i++)
-                join(&p->workers[i]);
+                join_threads(&p->workers[i]);
         if (p->has_kept)
-                join(&p->workers[p->max_threads]);
+                join_threads(&p->workers[p->max_threads]);
         p->wake.data = p->expiry.data = p;
         uv_close((uv_handle_t *)&p->wake, free_pool);
         uv_close((uv_handle_t *)&p->expiry, free_pool);

@@ -88,7 +88,7 @@ int proc_kill(const struct proc *p, int signal, struct err *err)
         return 0;
 }
 
-static int reap(struct proc *p, struct proc_status *ret)
+static int reap_process(struct proc *p, struct proc_status *ret)
 {
         siginfo_t info = { 0 };
 
@@ -108,7 +108,7 @@ int proc_wait(const struct op *op, struct proc *p, struct proc_status *ret, stru
 
         if (r < 0)
                 return r;
-        r = reap(p, ret);
+        r = reap_process(p, ret);
         if (r <= 0)
                 return err_sys(err, ERR_INTERNAL, -r, "wait for process %d", (int)p->pid);
         proc_done(p);
@@ -127,7 +127,7 @@ static void watch_closed(uv_handle_t *handle)
         struct proc_watch *w = container_of((uv_poll_t *)handle, struct proc_watch, poll);
         struct proc_status status = { .exit_code = -1 };
 
-        (void)reap(&w->proc, &status);
+        (void)reap_process(&w->proc, &status);
         proc_done(&w->proc);
         w->on_exit(w, &status);
 }

@@ -62,7 +62,7 @@ static bool is_short(rlim_t *ret_open, rlim_t *ret_limit)
 }
 
 /* Under the lock. */
-static void hold(unsigned n)
+static void hold_descriptors(unsigned n)
 {
         while (n > 0 && held.n < held.wanted) {
                 int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -78,7 +78,7 @@ void reserve_init(void)
 {
         pthread_mutex_lock(&held.lock);
         held.wanted = (unsigned)MIN(descriptor_limit() / 16, (rlim_t)HELD_MAX);
-        hold(held.wanted);
+        hold_descriptors(held.wanted);
         pthread_mutex_unlock(&held.lock);
         memory_reserve(MEMORY);
 }
@@ -132,7 +132,7 @@ void reserve_return(const unsigned *loan)
         if (*loan == 0)
                 return;
         pthread_mutex_lock(&held.lock);
-        hold(*loan);
+        hold_descriptors(*loan);
         pthread_mutex_unlock(&held.lock);
 }
 
@@ -142,7 +142,7 @@ void reserve_refill(void)
 
         pthread_mutex_lock(&held.lock);
         if (held.n < held.wanted && !is_short(&n_open, &limit))
-                hold(held.wanted);
+                hold_descriptors(held.wanted);
         pthread_mutex_unlock(&held.lock);
         if (memory_is_short())
                 memory_reserve(MEMORY);

@@ -19,7 +19,7 @@ struct stream_pump {
 };
 
 /* False when one side is of no use any more. */
-static bool move(struct flow *f)
+static bool pump_move(struct flow *f)
 {
         while (!f->ended) {
                 ssize_t n;
@@ -45,27 +45,27 @@ static bool move(struct flow *f)
         return true;
 }
 
-static int watched(const struct flow *out, const struct flow *in)
+static int pump_watched(const struct flow *out, const struct flow *in)
 {
         return (!out->ended && out->sent == out->len ? STREAM_READABLE : 0) |
                (in->sent < in->len ? STREAM_WRITABLE : 0);
 }
 
-static void advance(void *ctx, int events)
+static void pump_advance(void *ctx, int events)
 {
         struct stream_pump *p = ctx;
         bool told = p->back.ended, good = !(events & STREAM_BROKEN);
 
         if (good)
-                good = move(&p->there) && move(&p->back);
+                good = pump_move(&p->there) && pump_move(&p->back);
         if (!good || p->there.ended) {
                 p->done(p->arg);
                 return;
         }
         if (p->back.ended && !told)
                 stream_end(p->back.to);
-        stream_watch(p->there.from, watched(&p->there, &p->back));
-        stream_watch(p->back.from, watched(&p->back, &p->there));
+        stream_watch(p->there.from, pump_watched(&p->there, &p->back));
+        stream_watch(p->back.from, pump_watched(&p->back, &p->there));
 }
 
 struct stream_pump *stream_pump_new(struct byte_stream *near, struct byte_stream *far,
@@ -77,8 +77,8 @@ struct stream_pump *stream_pump_new(struct byte_stream *near, struct byte_stream
         p->there.to = p->back.from = far;
         p->done = done;
         p->arg = arg;
-        stream_on_ready(near, advance, p);
-        stream_on_ready(far, advance, p);
+        stream_on_ready(near, pump_advance, p);
+        stream_on_ready(far, pump_advance, p);
         stream_watch(near, STREAM_READABLE);
         stream_watch(far, STREAM_READABLE);
         return p;

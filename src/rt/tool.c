@@ -35,7 +35,7 @@ static int make_pipe(int *ret_ours, int *ret_theirs, struct err *err)
         return 0;
 }
 
-static int watch(struct run *run, int fd, struct err *err)
+static int tool_watch(struct run *run, int fd, struct err *err)
 {
         struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
 
@@ -61,7 +61,7 @@ static int make_argv_as(const struct tool *tool, const char *uid, const char **a
         return 0;
 }
 
-static int start(struct run *run, struct err *err)
+static int tool_start(struct run *run, struct err *err)
 {
         const struct become *as = run->tool->as;
         const char *argv[ARGS_MAX];
@@ -94,10 +94,10 @@ static int start(struct run *run, struct err *err)
         run->events = epoll_create1(EPOLL_CLOEXEC);
         if (run->events < 0)
                 return err_sys(err, ERR_INTERNAL, errno, "epoll");
-        r = watch(run, run->proc.pidfd, err);
+        r = tool_watch(run, run->proc.pidfd, err);
         if (r >= 0)
-                r = watch(run, run->out, err);
-        return r < 0 ? r : watch(run, run->err, err);
+                r = tool_watch(run, run->out, err);
+        return r < 0 ? r : tool_watch(run, run->err, err);
 }
 
 /* Lines may be cut, but what is passed on is text. */
@@ -129,7 +129,7 @@ static void take_errors(struct run *run, const char *data, size_t len)
 }
 
 /* Read what is there. 1: more may come, 0: the end. */
-static int drain(struct run *run, int *fd, struct err *err)
+static int tool_drain(struct run *run, int *fd, struct err *err)
 {
         char chunk[16384];
         ssize_t n;
@@ -155,7 +155,7 @@ static int drain(struct run *run, int *fd, struct err *err)
 
 /* Until the program itself has ended. A process it left behind may hold the pipes; that process is
  * not waited for. */
-static int follow(const struct op *op, struct run *run, struct err *err)
+static int tool_follow(const struct op *op, struct run *run, struct err *err)
 {
         for (;;) {
                 int r = op_wait_fd(op, run->events, POLLIN, -1, err);
@@ -164,9 +164,9 @@ static int follow(const struct op *op, struct run *run, struct err *err)
                 if (r < 0)
                         return r;
                 ended = poll(&(struct pollfd){ .fd = run->proc.pidfd, .events = POLLIN }, 1, 0) > 0;
-                r = drain(run, &run->out, err);
+                r = tool_drain(run, &run->out, err);
                 if (r >= 0)
-                        r = drain(run, &run->err, err);
+                        r = tool_drain(run, &run->err, err);
                 if (r < 0 || ended)
                         return r;
         }
@@ -174,7 +174,7 @@ static int follow(const struct op *op, struct run *run, struct err *err)
 
 /* The leader is still there, if only as a zombie, so no other process has the number of its
  * session. */
-static int end(const struct op *op, struct run *run, struct proc_status *ret, struct err *err)
+static int tool_end(const struct op *op, struct run *run, struct proc_status *ret, struct err *err)
 {
         struct op shield = op_shield(op, 10000);
 
@@ -193,13 +193,13 @@ int tool_run(const struct op *op, const struct tool *tool, struct proc_status *r
         int r;
 
         limited.deadline_ms = MIN(op->deadline_ms, own);
-        r = start(&run, err);
+        r = tool_start(&run, err);
         if (r >= 0)
-                r = follow(&limited, &run, err);
+                r = tool_follow(&limited, &run, err);
         if (r == ERR_TIMEOUT && own <= op->deadline_ms)
                 r = err_set(err, ERR_TIMEOUT, "it took longer than %lld ms",
                             (long long)tool->limit_ms);
-        if (end(op, &run, ret, r < 0 ? NULL : err) < 0 && r >= 0)
+        if (tool_end(op, &run, ret, r < 0 ? NULL : err) < 0 && r >= 0)
                 r = ERR_INTERNAL;
         if (run.line.len > 0)
                 say_line(&run);

@@ -41,7 +41,6 @@ static int make_pipe(bool we_read, int *ret_ours, int *ret_theirs, struct err *e
 static int read_word(struct op *op, int fd, bool one_line, struct buf *word, struct err *err)
 {
         for (;;) {
-                char *at = buf_reserve(word, 256);
                 ssize_t n;
                 int r = op_wait_fd(op, fd, POLLIN, START_MS, err);
 
@@ -49,14 +48,11 @@ static int read_word(struct op *op, int fd, bool one_line, struct buf *word, str
                         return r;
                 if (r == 0)
                         return err_set(err, ERR_TIMEOUT, "no answer in time");
-                if (!at)
-                        return 0;
-                n = read(fd, at, 256);
-                if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                n = fd_read_some(fd, word, 256);
+                if (n < 0 && errno == EAGAIN)
                         continue;
                 if (n <= 0)
                         return 0;
-                buf_grew(word, (size_t)n);
                 if (one_line && memchr(word->data, '\n', word->len))
                         return 0;
         }
@@ -119,7 +115,7 @@ static int write_key(struct op *op, int fd, const char *key, struct err *err)
         return 0;
 }
 
-static int refused(const struct buf *word, struct err *err)
+static int agent_refused(const struct buf *word, struct err *err)
 {
         CLEAN(buf_done) struct buf line = BUF_INIT;
 
@@ -172,7 +168,7 @@ static int add_key(struct op *op, const char *trampoline, const struct ssh_agent
         tied_end(op, &proc);
         if (r < 0)
                 return err_wrap(err, r, "hand the key to ssh-agent");
-        return status.exit_code == 0 ? 0 : refused(&word, err);
+        return status.exit_code == 0 ? 0 : agent_refused(&word, err);
 }
 
 int ssh_agent_start(struct op *op, const char *trampoline, const char *dir, const char *key,

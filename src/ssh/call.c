@@ -150,7 +150,7 @@ static int give_report(struct ssh_call *c, const struct ssh_target *t, int code,
         return code;
 }
 
-static int fail(struct ssh_call *c, const struct ssh_target *t, int code, struct err *err)
+static int call_fail(struct ssh_call *c, const struct ssh_target *t, int code, struct err *err)
 {
         if (code == ERR_NOT_FOUND || code == ERR_TIMEOUT)
                 return give_report(c, t, code, err);
@@ -171,8 +171,8 @@ static void close_door(const struct op *op, struct ssh_call *c)
         ssh_rundir_remove(&c->dir);
 }
 
-static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *given,
-                 const char *record, size_t script_len, struct ssh_call *c, struct err *err)
+static int call_begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *given,
+                      const char *record, size_t script_len, struct ssh_call *c, struct err *err)
 {
         CLEAN(buf_done) struct buf launcher = BUF_INIT;
         struct ssh_target target = *given, *t = &target;
@@ -197,7 +197,7 @@ static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_
 }
 
 /* The next thing the script says. The first word of it means that we are in. */
-static int hear(struct op *op, struct ssh_call *c, struct err *err)
+static int call_hear(struct op *op, struct ssh_call *c, struct err *err)
 {
         const char *line;
         int r = ssh_session_line(op, &c->session, &line, err);
@@ -239,14 +239,14 @@ static int send_box(struct op *op, const struct ssh_setup *setup, struct ssh_cal
         return r < 0 ? r : ssh_session_send(op, &c->session, program.data, program.len, err);
 }
 
-static int converse(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
-                    struct err *err)
+static int call_converse(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
+                         struct err *err)
 {
         int needs = 0, r;
 
         for (;;) {
                 c->hello.state = HELLO_BEGUN;
-                r = hear(op, c, err);
+                r = call_hear(op, c, err);
                 if (r < 0)
                         return r;
                 if (c->hello.state == HELLO_NEED) {
@@ -299,8 +299,8 @@ static void write_kill(const struct writer *w, const char *mark, struct buf *out
 typedef int (*talk_fn)(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
                        struct err *err);
 
-static int run(struct op *caller, const struct writer *w, const char *record, talk_fn talk,
-               struct ssh_call *c, struct err *err)
+static int call_run(struct op *caller, const struct writer *w, const char *record, talk_fn talk,
+                    struct ssh_call *c, struct err *err)
 {
         struct op limited = *caller, *op = &limited;
         CLEAN(err_done) struct err own = { 0 };
@@ -319,7 +319,7 @@ static int run(struct op *caller, const struct writer *w, const char *record, ta
                 r = err_set(&own, ERR_TOO_LARGE,
                             "The command is too long for a host without a box.");
         else
-                r = begin(op, w->setup, w->target, record, text.len, c, &own);
+                r = call_begin(op, w->setup, w->target, record, text.len, c, &own);
         if (r >= 0) {
                 if (w->command)
                         c->session.errors_max = SESSION_BURST_MAX;
@@ -331,7 +331,7 @@ static int run(struct op *caller, const struct writer *w, const char *record, ta
                 r = talk(op, w->setup, c, &own);
         close_door(op, c);
         if (r < 0)
-                r = fail(c, w->target, r, &own);
+                r = call_fail(c, w->target, r, &own);
         if (r < 0)
                 err_move(err, &own);
         return r;
@@ -341,7 +341,7 @@ static int run(struct op *caller, const struct writer *w, const char *record, ta
 static int hear_start(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
                       struct err *err)
 {
-        int r = hear(op, c, err);
+        int r = call_hear(op, c, err);
 
         return r < 0 ? r : ssh_session_begin_errors(op, &c->session, err);
 }
@@ -351,7 +351,7 @@ int ssh_call_ready(struct op *op, const struct ssh_setup *setup, const struct ss
 {
         struct writer w = { .write = write_ready, .setup = setup, .target = t };
 
-        return run(op, &w, record, converse, call, err);
+        return call_run(op, &w, record, call_converse, call, err);
 }
 
 int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
@@ -359,7 +359,7 @@ int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct s
 {
         struct writer w = { .write = write_stream, .setup = setup, .target = t };
 
-        return run(op, &w, record, converse, call, err);
+        return call_run(op, &w, record, call_converse, call, err);
 }
 
 int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
@@ -368,7 +368,7 @@ int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ss
 {
         struct writer w = { .write = write_plain, .setup = setup, .target = t, .command = command };
 
-        return run(op, &w, record, hear_start, call, err);
+        return call_run(op, &w, record, hear_start, call, err);
 }
 
 int ssh_call_kill(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
@@ -382,7 +382,7 @@ int ssh_call_kill(struct op *op, const struct ssh_setup *setup, const struct ssh
                             .name = name,
                             .id = id,
                             .grace_s = grace_s };
-        int r = run(op, &w, record, converse, &call, err);
+        int r = call_run(op, &w, record, call_converse, &call, err);
 
         ssh_call_done(op, &call);
         return r;

@@ -19,21 +19,14 @@ void ssh_hello_done(struct ssh_hello *h)
         *h = (struct ssh_hello){ 0 };
 }
 
-static bool is_text(const char *s, size_t max)
+static int keep_text(char **member, const char *value, size_t max, struct err *err)
 {
-        size_t n = strlen(s);
+        size_t n = strlen(value);
+        bool is_text = n <= max && utf8_is_valid(value, n);
 
-        if (n > max || !utf8_is_valid(s, n))
-                return false;
-        for (; *s; s++)
-                if ((unsigned char)*s < ' ' || *s == 0x7f)
-                        return false;
-        return true;
-}
-
-static int keep(char **member, const char *value, size_t max, struct err *err)
-{
-        if (!is_text(value, max))
+        for (size_t i = 0; i < n; i++)
+                is_text = is_text && (unsigned char)value[i] >= ' ' && value[i] != 0x7f;
+        if (!is_text)
                 return err_set(err, ERR_PROVIDER,
                                "The host answered with something else than text.");
         free(*member);
@@ -45,27 +38,7 @@ static int keep_path(char **member, const char *value, struct err *err)
 {
         if (*value != '/')
                 return err_set(err, ERR_PROVIDER, "The host named a directory that is none.");
-        return keep(member, value, HELLO_PATH_MAX, err);
-}
-
-/* `var NAME value`: one that is no text is as if it were not set. */
-static void keep_var(struct ssh_hello *h, const char *rest)
-{
-        for (size_t i = 0; i < HELLO_N_VARS; i++) {
-                size_t n = strlen(hello_vars[i]);
-
-                if (strncmp(rest, hello_vars[i], n) == 0 && rest[n] == ' ')
-                        (void)keep(&h->vars[i], rest + n + 1, HELLO_VALUE_MAX, NULL);
-        }
-}
-
-static int keep_machine(struct ssh_hello *h, const char *rest, struct err *err)
-{
-        const char *space = strchr(rest, ' ');
-        CLEAN(cleanup_free) char *os = xstrndup(rest, space ? (size_t)(space - rest) : 0);
-        int r = keep(&h->os, os, 64, err);
-
-        return r < 0 ? r : keep(&h->machine, space ? space + 1 : "", 64, err);
+        return keep_text(member, value, HELLO_PATH_MAX, err);
 }
 
 int ssh_hello_line(struct ssh_hello *h, const char *line, struct err *err)
@@ -79,20 +52,30 @@ int ssh_hello_line(struct ssh_hello *h, const char *line, struct err *err)
         } else if (streq(word, "cwd")) {
                 return keep_path(&h->cwd, rest, err);
         } else if (streq(word, "machine")) {
-                return keep_machine(h, rest, err);
+                const char *space = strchr(rest, ' ');
+                CLEAN(cleanup_free) char *os = xstrndup(rest, space ? (size_t)(space - rest) : 0);
+                int r = keep_text(&h->os, os, 64, err);
+
+                return r < 0 ? r : keep_text(&h->machine, space ? space + 1 : "", 64, err);
         } else if (streq(word, "var")) {
-                keep_var(h, rest);
+                for (size_t i = 0; i < HELLO_N_VARS; i++) {
+                        size_t len = strlen(hello_vars[i]);
+
+                        /* One that is no text is as if it were not set. */
+                        if (strncmp(rest, hello_vars[i], len) == 0 && rest[len] == ' ')
+                                (void)keep_text(&h->vars[i], rest + len + 1, HELLO_VALUE_MAX, NULL);
+                }
         } else if (streq(word, "tar")) {
                 h->has_tar = true;
         } else if (streq(word, "need")) {
                 h->state = HELLO_NEED;
-                return keep(&h->need, rest, 64, err);
+                return keep_text(&h->need, rest, 64, err);
         } else if (streq(word, "ready")) {
                 h->state = HELLO_READY;
                 return keep_path(&h->base, rest, err);
         } else if (streq(word, "plain")) {
                 h->state = HELLO_PLAIN;
-                return keep(&h->why, rest, 400, err);
+                return keep_text(&h->why, rest, 400, err);
         } else if (streq(word, "done")) {
                 h->state = HELLO_DONE;
         } else {

@@ -39,7 +39,7 @@ int ssh_rundir_make(const char *base, struct ssh_rundir *ret, struct err *err)
         return 0;
 }
 
-static void empty(const char *path)
+static void empty_directory(const char *path)
 {
         struct dirent *entry;
         DIR *dir = opendir(path);
@@ -55,7 +55,7 @@ static void empty(const char *path)
 void ssh_rundir_remove(struct ssh_rundir *d)
 {
         if (d->path)
-                empty(d->path);
+                empty_directory(d->path);
         free(take_ptr(&d->path));
 }
 
@@ -70,7 +70,7 @@ void ssh_rundir_sweep(const char *base)
                 if (entry->d_name[0] == '.')
                         continue;
                 path = xasprintf("%s/%s", base, entry->d_name);
-                empty(path);
+                empty_directory(path);
         }
         if (dir)
                 closedir(dir);

@@ -90,7 +90,8 @@ static const char box_text[] =
         "done\n"
         "say 'plain no place on the host where the box can be written and run'\n";
 
-static void begin(const char *mark, const char *path, const struct ssh_box *boxes, struct buf *out)
+static void script_begin(const char *mark, const char *path, const struct ssh_box *boxes,
+                         struct buf *out)
 {
         buf_puts(out, "m=");
         ssh_text_quote(mark, out);
@@ -111,14 +112,14 @@ static void begin(const char *mark, const char *path, const struct ssh_box *boxe
 void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *boxes,
                       struct buf *out)
 {
-        begin(mark, path, boxes, out);
+        script_begin(mark, path, boxes, out);
         buf_puts(out, "say done\n");
 }
 
 void ssh_script_stream(const char *mark, const char *path, const struct ssh_box *boxes,
                        struct buf *out)
 {
-        begin(mark, path, boxes, out);
+        script_begin(mark, path, boxes, out);
         buf_puts(out, box_text);
 }
 

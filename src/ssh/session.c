@@ -15,7 +15,7 @@
 
 #define CHUNK 16384
 
-static int watch(struct ssh_session *s, int fd, uint32_t events, int how, struct err *err)
+static int session_watch(struct ssh_session *s, int fd, uint32_t events, int how, struct err *err)
 {
         struct epoll_event e = { .events = events, .data.fd = fd };
 
@@ -34,8 +34,8 @@ static void make_mark(struct ssh_session *s)
         snprintf(s->mark, sizeof(s->mark), "berth:%s ", hex);
 }
 
-static int spawn(const char *trampoline, const char *const *argv, const char *const *env,
-                 struct ssh_session *s, struct err *err)
+static int session_spawn(const char *trampoline, const char *const *argv, const char *const *env,
+                         struct ssh_session *s, struct err *err)
 {
         CLEAN(cleanup_fd) int theirs = -1;
         CLEAN(cleanup_fd) int errors = -1;
@@ -73,17 +73,17 @@ int ssh_session_start(const char *trampoline, const char *const *argv, const cha
         ret->errors.max = SESSION_BURST_MAX;
         ret->errors_max = SESSION_ERRORS_MAX;
         make_mark(ret);
-        r = spawn(trampoline, argv, env, ret, err);
+        r = session_spawn(trampoline, argv, env, ret, err);
         if (r < 0)
                 return r;
         ret->events = epoll_create1(EPOLL_CLOEXEC);
         if (ret->events < 0)
                 return err_sys(err, ERR_BUSY, errno, "epoll");
-        r = watch(ret, ret->fd, EPOLLIN, EPOLL_CTL_ADD, err);
+        r = session_watch(ret, ret->fd, EPOLLIN, EPOLL_CTL_ADD, err);
         if (r >= 0)
-                r = watch(ret, ret->err_fd, EPOLLIN, EPOLL_CTL_ADD, err);
+                r = session_watch(ret, ret->err_fd, EPOLLIN, EPOLL_CTL_ADD, err);
         if (r >= 0)
-                r = watch(ret, ret->proc.pidfd, EPOLLIN, EPOLL_CTL_ADD, err);
+                r = session_watch(ret, ret->proc.pidfd, EPOLLIN, EPOLL_CTL_ADD, err);
         return r;
 }
 
@@ -121,18 +121,13 @@ static void read_errors(struct ssh_session *s)
 /* 1: something came, 0: nothing now, ERR_NOT_FOUND: the end. */
 static int read_input(struct ssh_session *s, struct err *err)
 {
-        char *at = buf_reserve(&s->in, CHUNK);
-        ssize_t n;
+        ssize_t n = fd_read_some(s->fd, &s->in, CHUNK);
 
-        if (!at)
+        if (n < 0 && errno == ENOBUFS)
                 return err_set(err, ERR_PROVIDER, "the host sends lines without an end");
-        n = read(s->fd, at, CHUNK);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (n < 0 && errno == EAGAIN)
                 return 0;
-        if (n <= 0)
-                return ERR_NOT_FOUND;
-        buf_grew(&s->in, (size_t)n);
-        return 1;
+        return n <= 0 ? ERR_NOT_FOUND : 1;
 }
 
 static bool has_ended(const struct ssh_session *s)
@@ -140,7 +135,7 @@ static bool has_ended(const struct ssh_session *s)
         return poll(&(struct pollfd){ .fd = s->proc.pidfd, .events = POLLIN }, 1, 0) > 0;
 }
 
-static int reap(struct op *op, struct ssh_session *s, struct err *err)
+static int session_reap(struct op *op, struct ssh_session *s, struct err *err)
 {
         int r;
 
@@ -153,7 +148,7 @@ static int reap(struct op *op, struct ssh_session *s, struct err *err)
 }
 
 /* One turn: wait until something happens, and read errors. */
-static int turn(struct op *op, struct ssh_session *s, struct err *err)
+static int session_turn(struct op *op, struct ssh_session *s, struct err *err)
 {
         int r = op_wait_fd(op, s->events, POLLIN, -1, err);
 
@@ -166,7 +161,7 @@ int ssh_session_send(struct op *op, struct ssh_session *s, const void *data, siz
                      struct err *err)
 {
         const char *at = data;
-        int r = watch(s, s->fd, EPOLLOUT, EPOLL_CTL_MOD, err);
+        int r = session_watch(s, s->fd, EPOLLOUT, EPOLL_CTL_MOD, err);
 
         while (r >= 0 && len > 0) {
                 ssize_t n = send(s->fd, at, len, MSG_NOSIGNAL);
@@ -179,12 +174,12 @@ int ssh_session_send(struct op *op, struct ssh_session *s, const void *data, siz
                 } else if (errno != EAGAIN && errno != EINTR) {
                         r = err_sys(err, ERR_IO, errno, "write to ssh");
                 } else {
-                        r = turn(op, s, err);
+                        r = session_turn(op, s, err);
                         if (r >= 0 && has_ended(s))
                                 break;
                 }
         }
-        return r < 0 ? r : watch(s, s->fd, EPOLLIN, EPOLL_CTL_MOD, err);
+        return r < 0 ? r : session_watch(s, s->fd, EPOLLIN, EPOLL_CTL_MOD, err);
 }
 
 /* A line of ours in what was read; the text before it is noise. */
@@ -246,7 +241,7 @@ int ssh_session_line(struct op *op, struct ssh_session *s, const char **ret, str
                         return r < 0 ? r : ERR_NOT_FOUND;
                 }
                 if (r == 0)
-                        r = turn(op, s, err);
+                        r = session_turn(op, s, err);
                 if (r < 0)
                         return r;
         }
@@ -290,7 +285,7 @@ int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, st
                 if (r == ERR_NOT_FOUND || (r == 0 && over))
                         break;
                 if (r == 0)
-                        r = turn(op, s, err);
+                        r = session_turn(op, s, err);
                 if (r < 0)
                         return r;
         }
@@ -299,12 +294,12 @@ int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, st
         /* Standard output is at its end; the errors come until the process is. */
         (void)epoll_ctl(s->events, EPOLL_CTL_DEL, s->fd, NULL);
         while (!has_ended(s)) {
-                int r = turn(op, s, err);
+                int r = session_turn(op, s, err);
 
                 if (r < 0)
                         return r;
         }
-        return reap(op, s, err);
+        return session_reap(op, s, err);
 }
 
 /* Following */
@@ -315,7 +310,7 @@ struct feed {
         bool ended; /* our side is closed */
 };
 
-static int push(struct ssh_session *s, struct feed *f, struct err *err)
+static int session_push(struct ssh_session *s, struct feed *f, struct err *err)
 {
         while (f->left > 0) {
                 ssize_t n = send(s->fd, f->at, f->left, MSG_NOSIGNAL);
@@ -332,7 +327,7 @@ static int push(struct ssh_session *s, struct feed *f, struct err *err)
         if (!f->ended) {
                 f->ended = true;
                 (void)shutdown(s->fd, SHUT_WR);
-                return watch(s, s->fd, EPOLLIN, EPOLL_CTL_MOD, err);
+                return session_watch(s, s->fd, EPOLLIN, EPOLL_CTL_MOD, err);
         }
         return 0;
 }
@@ -368,7 +363,7 @@ int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, s
                        ssh_output_fn fn, void *ctx, struct err *err)
 {
         struct feed f = { .at = data, .left = len };
-        int r = s->fd < 0 ? 0 : watch(s, s->fd, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD, err);
+        int r = s->fd < 0 ? 0 : session_watch(s, s->fd, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD, err);
 
         if (s->in.len > 0)
                 fn(ctx, false, s->in.data, s->in.len);
@@ -380,7 +375,7 @@ int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, s
                 bool over = has_ended(s);
 
                 if (s->fd >= 0 && !f.ended)
-                        r = push(s, &f, err);
+                        r = session_push(s, &f, err);
                 hand_on(&s->fd, false, fn, ctx);
                 hand_on(&s->err_fd, true, fn, ctx);
                 if (over && !has_input(s))
@@ -388,5 +383,5 @@ int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, s
                 if (r >= 0 && !over)
                         r = op_wait_fd(op, s->events, POLLIN, -1, err);
         }
-        return r < 0 ? r : reap(op, s, err);
+        return r < 0 ? r : session_reap(op, s, err);
 }

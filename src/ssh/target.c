@@ -5,34 +5,18 @@
 
 #include "base/utf8.h"
 
-#define HOST_MAX 255
-#define USER_MAX 255
-#define PATH_LEN 3000
+#define NAME_MAX_LEN 255
+#define PATH_LEN     3000
 
-static bool is_alnum(char c)
+/* Letters, digits and what else is named; `other` says whether bytes above ASCII may be in it. */
+static bool is_name(const char *s, const char *extra, bool other)
 {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-/* Names, addresses of both families, and the aliases people put into ~/.ssh/config. */
-static bool is_host(const char *s)
-{
-        if (*s == '-' || *s == '\0' || strlen(s) > HOST_MAX)
+        if (*s == '-' || *s == '\0' || strlen(s) > NAME_MAX_LEN)
                 return false;
         for (; *s; s++)
-                if (!is_alnum(*s) && !strchr("._-:%", *s))
-                        return false;
-        return true;
-}
-
-/* Whatever a directory service may call people, without what a shell, a proxy command of the
- * operator or a %-expansion would read as something else. */
-static bool is_user(const char *s)
-{
-        if (*s == '-' || *s == '\0' || strlen(s) > USER_MAX)
-                return false;
-        for (; *s; s++)
-                if (!is_alnum(*s) && !strchr("._-+@=,", *s) && !((unsigned char)*s & 0x80))
+                if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
+                      (*s >= '0' && *s <= '9') || strchr(extra, *s) ||
+                      (other && (unsigned char)*s & 0x80)))
                         return false;
         return true;
 }
@@ -49,10 +33,13 @@ static bool is_path(const char *s)
 
 int ssh_target_check(const struct ssh_target *t, struct err *err)
 {
-        if (!is_host(t->host))
+        /* Names, addresses of both families, and the aliases people put into ~/.ssh/config. */
+        if (!is_name(t->host, "._-:%", false))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "The SSH host is neither a host name nor an address.");
-        if (!is_user(t->username))
+        /* Whatever a directory service may call people, without what a shell, a proxy command of
+         * the operator or a %-expansion would read as something else. */
+        if (!is_name(t->username, "._-+@=,", true))
                 return err_set(err, ERR_UNPROCESSABLE, "The SSH username is not a user name.");
         if (!is_path(t->path))
                 return err_set(err, ERR_UNPROCESSABLE,

@@ -15,7 +15,7 @@ void ssh_text_quote(const char *word, struct buf *out)
         buf_putc(out, '\'');
 }
 
-static void clean(const char *s, size_t len, size_t max, bool keep_lines, struct buf *out)
+static void clean_byte(const char *s, size_t len, size_t max, bool keep_lines, struct buf *out)
 {
         size_t begin = out->len, n;
         char gap = 0; /* what stands between this and the next character */
@@ -45,10 +45,10 @@ static void clean(const char *s, size_t len, size_t max, bool keep_lines, struct
 
 void ssh_text_line(const char *s, size_t len, size_t max, struct buf *out)
 {
-        clean(s, len, max, false, out);
+        clean_byte(s, len, max, false, out);
 }
 
 void ssh_text_clean(const char *s, size_t len, size_t max, struct buf *out)
 {
-        clean(s, len, max, true, out);
+        clean_byte(s, len, max, true, out);
 }
