@@ -46,7 +46,7 @@ static void print_plugin(struct cli *c, const json_t *plugin)
         out_label("Installed", COLUMN_TIME, cli_text(plugin, "installedAt"));
 }
 
-const struct cli_kind kind_plugin = {
+static const struct cli_kind kind_plugin = {
         .what = "plugin",
         .path = "/api/plugins",
         .print = print_plugin,

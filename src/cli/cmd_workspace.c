@@ -208,7 +208,7 @@ static int cmd_salvaged_apply(struct cli *c, const struct args *a, struct err *e
         return r;
 }
 
-const struct cli_command salvaged_commands[] = {
+static const struct cli_command salvaged_commands[] = {
         { "list", "", "List what was saved, newest first", "berth workspace salvaged list",
           .act = { NULL, "GET", "/api/companies/{company}/salvages?limit=500",
                    .columns =
