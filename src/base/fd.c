@@ -57,11 +57,18 @@ ssize_t fd_read_some(int fd, struct buf *buf, size_t max)
 
 int fd_read_to_end(int fd, struct buf *buf)
 {
+        size_t max = buf->max ? buf->max : BUF_DEFAULT_MAX;
         ssize_t n;
 
-        do
-                n = fd_read_some(fd, buf, 4096);
-        while (n > 0);
+        do {
+                size_t room = max - buf->len;
+
+                if (room == 0) {
+                        errno = ENOBUFS;
+                        return -1;
+                }
+                n = fd_read_some(fd, buf, MIN(room, (size_t)65536));
+        } while (n > 0);
         return (int)n;
 }
 

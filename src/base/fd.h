@@ -17,7 +17,7 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *err);
 /* Append what one read() gives, at most `max` bytes: how many, 0 at the end, -1 with errno set.
  * ENOBUFS: the buffer has no room. */
 ssize_t fd_read_some(int fd, struct buf *buf, size_t max);
-/* Append everything up to the end; 0, or -1 with errno set. Blocking descriptors only. */
+/* Append everything up to the end; 0, or -1 with errno as above. Blocking descriptors only. */
 int fd_read_to_end(int fd, struct buf *buf);
 /* Send what the socket takes now, and drop that from buf. False with errno set when it takes
  * nothing any more. */
