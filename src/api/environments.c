@@ -6,10 +6,10 @@
 #include "core/environments/probe.h"
 #include "core/leases/environment_delete.h"
 
-enum body { BODY_PROBE, BODY_NEW, BODY_CHANGE };
+enum environment_body { BODY_PROBE, BODY_NEW, BODY_CHANGE };
 
 /* The body of a request to probe, create or change an environment. */
-static int read_wish(struct call *c, enum body kind, struct environment_change *ret,
+static int read_wish(struct call *c, enum environment_body kind, struct environment_change *ret,
                      struct err *err)
 {
         const char *known[] = { "name",   "description",   "driver", "config", "metadata",
