@@ -173,9 +173,8 @@ struct wanted {
         struct place place;
 };
 
-static int look_at_place(struct db *db, void *arg, struct err *err)
+static int look_at_place(struct db *db, struct wanted *w, struct err *err)
 {
-        struct wanted *w = arg;
         int r = places_get(db, w->place_id, w->op->arena, &w->place, err);
 
         if (r < 0)
@@ -200,11 +199,19 @@ static int note_world(struct db *db, void *arg, struct err *err)
         return place_move(db, w->rt, &w->place, PLACE_HELD, err);
 }
 
-static int ensure(struct wanted *w, struct err *err)
+static int read_place(struct wanted *w, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(w->op, w->rt->store, &db, err);
+
+        return r < 0 ? r : look_at_place(db, w, err);
+}
+
+static int ensure_box_of(struct wanted *w, struct err *err)
 {
         const struct box_route *route;
         struct box_locks *locks = &w->rt->hub->locks;
-        int r = store_read(w->op, w->rt->store, look_at_place, w, err);
+        int r = read_place(w, err);
 
         if (r >= 0 && !w->place.has_world)
                 r = store_write(w->op, w->rt->store, note_world, w, err);
@@ -218,7 +225,7 @@ static int ensure(struct wanted *w, struct err *err)
         r = box_locks_take(w->op, locks, w->place.id, err);
         if (r < 0)
                 return r;
-        r = store_read(w->op, w->rt->store, look_at_place, w, err);
+        r = read_place(w, err);
         if (r >= 0)
                 r = route->ensure(w->op, w->rt, &w->place, err);
         box_locks_give(locks, w->place.id);
@@ -229,7 +236,8 @@ int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct p
                struct err *err)
 {
         struct wanted w = { .op = op, .rt = rt, .place_id = place_id };
-        int r = rt->hub ? ensure(&w, err) : err_set(err, ERR_BUSY, "The daemon is stopping.");
+        int r = rt->hub ? ensure_box_of(&w, err)
+                        : err_set(err, ERR_BUSY, "The daemon is stopping.");
 
         if (r >= 0)
                 *ret = w.place;
@@ -286,7 +294,7 @@ int box_service_open(struct op *op, struct runtime *rt, const char *place_id,
 
         if (!rt->hub)
                 return err_set(err, ERR_BUSY, "The daemon is stopping.");
-        r = ensure(&w, err);
+        r = ensure_box_of(&w, err);
         if (r < 0)
                 return r;
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)

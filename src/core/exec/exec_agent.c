@@ -5,37 +5,27 @@
 #include "core/exec/exec_request.h"
 #include "core/secrets/agent_env.h"
 
-struct search {
-        struct op *op;
-        const char *id;
-        struct agent agent;
-};
-
-static int get_agent(struct db *db, void *arg, struct err *err)
-{
-        struct search *q = arg;
-
-        return agents_get(db, q->id, q->op->arena, &q->agent, err);
-}
-
 int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
                     struct exec_request *req, struct err *err)
 {
-        struct search q = { .op = op, .id = req->agent_id };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct agent agent;
         int r;
 
         if (!req->agent_id)
                 return 0;
-        r = store_read(op, rt->store, get_agent, &q, err);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = agents_get(db, req->agent_id, op->arena, &agent, err);
         if (r < 0)
                 return r;
-        if (!streq(q.agent.company_id, record->lease.company_id))
+        if (!streq(agent.company_id, record->lease.company_id))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Agent must belong to the company of the lease");
-        r = run_agent_check(&q.agent, err);
+        r = run_agent_check(&agent, err);
         if (r < 0)
                 return r;
-        req->agent_config = q.agent.adapter_config;
+        req->agent_config = agent.adapter_config;
         return 0;
 }
 

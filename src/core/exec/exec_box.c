@@ -673,11 +673,6 @@ static void exec_beat(uv_timer_t *timer)
 
 /* Adopting */
 
-struct adoption {
-        struct op *op;
-        struct exec_hub *hub;
-};
-
 /* A configuration that cannot be read leaves the place without a proxy, which is the safe side. */
 static void adopt_egress(struct box *box, const char *config)
 {
@@ -692,46 +687,41 @@ static void adopt_egress(struct box *box, const char *config)
 
 static int adopt_place(void *ctx, const struct place *place)
 {
-        struct adoption *a = ctx;
-
-        const struct runtime *rt = a->hub->config.rt;
+        struct exec_hub *hub = ctx;
+        const struct runtime *rt = hub->config.rt;
 
         if (box_route_has_box(rt, place) && !place_is_foreign(rt, place))
-                adopt_egress(box_add(a->hub, kept_place_new(place)), place->config);
+                adopt_egress(box_add(hub, kept_place_new(place)), place->config);
         return 0;
 }
 
 static int adopt_execution(void *ctx, const struct execution *row)
 {
-        struct adoption *a = ctx;
-        struct box *box = box_find(a->hub, row->place_id);
+        struct exec_hub *hub = ctx;
+        struct box *box = box_find(hub, row->place_id);
         struct place nobody = { .id = row->place_id, .driver = "" }; /* of what is gone */
         struct exec *e;
 
         if (!box)
-                box = box_add(a->hub, kept_place_new(&nobody));
-        e = exec_add(a->hub, row->id);
+                box = box_add(hub, kept_place_new(&nobody));
+        e = exec_add(hub, row->id);
         exec_join_box(e, box);
         e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
-        e->of_other_boot = !row->boot_id || !streq(row->boot_id, a->hub->config.rt->node.boot_id);
+        e->of_other_boot = !row->boot_id || !streq(row->boot_id, hub->config.rt->node.boot_id);
         exec_begin_limit(e, row->timeout_ms);
         return 0;
 }
 
-static int read_open(struct db *db, void *arg, struct err *err)
-{
-        struct adoption *a = arg;
-        int r = places_living(db, NULL, a->op->arena, adopt_place, a, err);
-
-        return r < 0 ? r : executions_open(db, NULL, a->op->arena, adopt_execution, a, err);
-}
-
 int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err)
 {
-        struct adoption a = { op, hub };
+        CLEAN(store_read_end) struct db *db = NULL;
         int r = exec_output_load(op, hub, err);
 
-        return r < 0 ? r : store_read(op, hub->config.rt->store, read_open, &a, err);
+        if (r >= 0)
+                r = store_read_begin(op, hub->config.rt->store, &db, err);
+        if (r >= 0)
+                r = places_living(db, NULL, op->arena, adopt_place, hub, err);
+        return r < 0 ? r : executions_open(db, NULL, op->arena, adopt_execution, hub, err);
 }
 
 static void adopted_enough(uv_timer_t *timer)

@@ -119,31 +119,22 @@ static void give_up_on_loop(struct letter *letter)
         free(s);
 }
 
-struct open_count {
-        struct op *op;
-        const char *place_id;
-        unsigned n;
-};
-
-static int count_one(void *ctx, const struct execution *row)
+static int count_open(void *ctx, const struct execution *row)
 {
-        ((struct open_count *)ctx)->n++;
+        ++*(unsigned *)ctx;
         return 0;
-}
-
-static int count_open(struct db *db, void *arg, struct err *err)
-{
-        struct open_count *c = arg;
-
-        return executions_open(db, c->place_id, c->op->arena, count_one, c, err);
 }
 
 int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
-        struct open_count c = { op, place->id, 0 };
-        int r = rt->hub ? store_read(op, rt->store, count_open, &c, err) : 0;
+        CLEAN(store_read_end) struct db *db = NULL;
+        unsigned n = 0;
+        int r = rt->hub ? store_read_begin(op, rt->store, &db, err) : 0;
 
-        if (r < 0 || c.n == 0)
+        if (db)
+                r = executions_open(db, place->id, op->arena, count_open, &n, err);
+        store_read_end(&db);
+        if (r < 0 || n == 0)
                 return r;
         return ask_box(op, rt, place, end_all_on_loop, give_up_on_loop, err);
 }

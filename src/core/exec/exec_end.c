@@ -198,10 +198,8 @@ static int collect(void *ctx, const struct execution *row)
         return 0;
 }
 
-static int read_open(struct db *db, void *arg, struct err *err)
+static int read_open(struct db *db, struct settlement *s, struct err *err)
 {
-        struct settlement *s = arg;
-
         const struct kind *kind;
         struct place place;
 
@@ -324,6 +322,7 @@ static int settle_dead(struct settlement *s, struct err *err)
 
 static int settle_locked(struct settlement *s, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct runtime *rt = s->hub->config.rt;
         int r = 0;
 
@@ -332,7 +331,10 @@ static int settle_locked(struct settlement *s, struct err *err)
                 if (r != 0)
                         return r > 0 ? SETTLE_ALIVE : SETTLE_UNKNOWN;
         }
-        r = store_read(s->op, rt->store, read_open, s, err);
+        r = store_read_begin(s->op, rt->store, &db, err);
+        if (r >= 0)
+                r = read_open(db, s, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
         return s->closing ? settle(s, err) : settle_dead(s, err);

@@ -133,30 +133,20 @@ void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
         pthread_mutex_unlock(&hub->lock);
 }
 
-struct loading {
-        struct op *op;
-        struct exec_hub *hub;
-};
-
-static int load_one(void *ctx, const char *place_id, int64_t bytes)
+static int exec_output_count(void *ctx, const char *place_id, int64_t bytes)
 {
-        exec_output_took(((struct loading *)ctx)->hub, place_id, bytes);
+        exec_output_took(ctx, place_id, bytes);
         return 0;
-}
-
-static int load_all(struct db *db, void *arg, struct err *err)
-{
-        struct loading *l = arg;
-        int64_t most = l->hub->config.rt->settings.output_max_mb * (int64_t)MIB;
-
-        return executions_output(db, most, l->op->arena, load_one, l, err);
 }
 
 int exec_output_load(struct op *op, struct exec_hub *hub, struct err *err)
 {
-        struct loading l = { op, hub };
+        CLEAN(store_read_end) struct db *db = NULL;
+        const struct runtime *rt = hub->config.rt;
+        int64_t most = rt->settings.output_max_mb * (int64_t)MIB;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, hub->config.rt->store, load_all, &l, err);
+        return r < 0 ? r : executions_output(db, most, op->arena, exec_output_count, hub, err);
 }
 
 void exec_output_free(struct exec_hub *hub)

@@ -16,8 +16,6 @@
 #define PRUNE_AT_ONCE  100
 
 struct pruning {
-        struct op *op;
-        const struct runtime *rt;
         struct execution rows[PRUNE_AT_ONCE];
         size_t n;
 };
@@ -29,17 +27,6 @@ static int note_old(void *ctx, const struct execution *row)
         if (p->n < PRUNE_AT_ONCE)
                 p->rows[p->n++] = *row;
         return 0;
-}
-
-static int find_old(struct db *db, void *arg, struct err *err)
-{
-        struct pruning *p = arg;
-        int64_t before_us;
-        int r = age_cutoff(db, p->rt, PRUNE_AFTER_US, p->op->arena, &before_us, err);
-
-        return r <= 0 ? r
-                      : executions_ended_before(db, before_us, PRUNE_AT_ONCE, p->op->arena,
-                                                note_old, p, err);
 }
 
 static int delete_old(struct db *db, void *arg, struct err *err)
@@ -54,9 +41,17 @@ static int delete_old(struct db *db, void *arg, struct err *err)
 
 static int prune_rows(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct pruning p = { .op = op, .rt = rt };
-        int r = store_read(op, rt->store, find_old, &p, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct pruning p = { .n = 0 };
+        int64_t before_us;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = age_cutoff(db, rt, PRUNE_AFTER_US, op->arena, &before_us, err);
+        if (r > 0)
+                r = executions_ended_before(db, before_us, PRUNE_AT_ONCE, op->arena, note_old, &p,
+                                            err);
+        store_read_end(&db);
         if (r < 0 || p.n == 0)
                 return r;
         r = store_write(op, rt->store, delete_old, &p, err);
@@ -68,8 +63,6 @@ static int prune_rows(struct op *op, struct runtime *rt, struct err *err)
 }
 
 struct removal {
-        struct op *op;
-        struct exec_hub *hub;
         struct {
                 const char *id;
                 const char *failure; /* NULL: it is removed */
@@ -85,14 +78,6 @@ static int note_output(void *ctx, const struct output_to_remove *row)
         if (q->n < PRUNE_AT_ONCE)
                 q->outputs[q->n++].id = row->execution_id;
         return 0;
-}
-
-static int find_outputs(struct db *db, void *arg, struct err *err)
-{
-        struct removal *q = arg;
-
-        q->n = 0;
-        return outputs_to_remove(db, PRUNE_AT_ONCE, q->op->arena, note_output, q, err);
 }
 
 static int record_removals(struct db *db, void *arg, struct err *err)
@@ -115,10 +100,14 @@ static int record_removals(struct db *db, void *arg, struct err *err)
 static int remove_outputs(struct op *op, struct runtime *rt, struct err *err)
 {
         for (;;) {
-                struct removal q = { .op = op, .hub = rt->hub };
+                CLEAN(store_read_end) struct db *db = NULL;
+                struct removal q = { .n = 0 };
                 size_t removed = 0;
-                int r = store_read(op, rt->store, find_outputs, &q, err);
+                int r = store_read_begin(op, rt->store, &db, err);
 
+                if (r >= 0)
+                        r = outputs_to_remove(db, PRUNE_AT_ONCE, op->arena, note_output, &q, err);
+                store_read_end(&db);
                 if (r < 0 || q.n == 0)
                         return r;
                 for (size_t i = 0; i < q.n; i++) {

@@ -490,10 +490,8 @@ static int collect(void *ctx, const struct execution *row)
         return 0;
 }
 
-static int find_rows(struct db *db, void *arg, struct err *err)
+static int find_rows(struct db *db, struct ending *s, struct err *err)
 {
-        struct ending *s = arg;
-
         s->n = 0;
         return executions_open(db, s->place_id, s->op->arena, collect, s, err);
 }
@@ -519,6 +517,7 @@ static int end_rows(struct db *db, void *arg, struct err *err)
 
 int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct ending s = { .op = op, .place_id = place_id };
         struct end_letter *l;
         int r;
@@ -526,7 +525,10 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
         if (!rt->hub)
                 return 0;
         /* Mostly there are none, and none begins once the lease has ended. */
-        r = store_read(op, rt->store, find_rows, &s, err);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = find_rows(db, &s, err);
+        store_read_end(&db);
         if (r >= 0 && s.n > 0)
                 r = store_write(op, rt->store, end_rows, &s, err);
         free(s.rows);

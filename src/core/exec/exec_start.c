@@ -117,21 +117,12 @@ static void record_failure(struct intent *q, const struct err *cause)
 
 /* Making sure there is a box */
 
-static int still_wanted(struct db *db, void *arg, struct err *err)
-{
-        struct intent *q = arg;
-        struct execution row;
-        int r = executions_get(db, q->row.id, q->op->arena, &row, err);
-
-        if (r >= 0 && !streq(row.status, EXEC_STARTING))
-                r = err_set(err, ERR_CONFLICT, "The lease has ended.");
-        return r;
-}
-
 /* While the lock is held the place is not being closed; once it was closed, the row has its end. */
 static int ensure_box(struct intent *q, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct box_locks *locks = &q->rt->hub->locks;
+        struct execution row;
         int r;
 
         if (q->route->is_alive(q->op, q->rt, &q->place, NULL) > 0)
@@ -139,7 +130,12 @@ static int ensure_box(struct intent *q, struct err *err)
         r = box_locks_take(q->op, locks, q->place.id, err);
         if (r < 0)
                 return r;
-        r = store_read(q->op, q->rt->store, still_wanted, q, err);
+        r = store_read_begin(q->op, q->rt->store, &db, err);
+        if (r >= 0)
+                r = executions_get(db, q->row.id, q->op->arena, &row, err);
+        store_read_end(&db);
+        if (r >= 0 && !streq(row.status, EXEC_STARTING))
+                r = err_set(err, ERR_CONFLICT, "The lease has ended.");
         FAULT("exec.launch.before");
         if (r >= 0)
                 r = q->route->ensure(q->op, q->rt, &q->place, err);
