@@ -3,6 +3,7 @@
 #include "api/encode.h"
 #include "api/encode_run.h"
 #include "api/thing.h"
+#include "base/clock.h"
 #include "codec/check.h"
 
 #define LIST_MAX       1000
@@ -134,7 +135,7 @@ static int list(struct call *c, struct err *err)
         filter.before_id = p.before_id;
         filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        return call_page_end(c, &p, run_view_list(c->op, c->rt, &filter, show, &p, err), err);
+        return call_page_end(c, &p, run_view_list(c->op, c->rt, NULL, &filter, show, &p, err), err);
 }
 
 struct fill {
@@ -166,11 +167,11 @@ static int list_live(struct call *c, struct err *err)
         filter.limit = p.limit = MAX(1, MIN(p.limit, LIVE_MAX));
         fill.wanted = MIN(fill.wanted, p.limit);
         call_page_begin(c, &p);
-        r = run_view_list(c->op, c->rt, &filter, show, &p, err);
+        r = run_view_list(c->op, c->rt, NULL, &filter, show, &p, err);
         if (r >= 0 && p.shown < fill.wanted) {
                 filter.live = false;
                 filter.limit = 2 * LIVE_MAX;
-                r = run_view_list(c->op, c->rt, &filter, show_ended, &fill, err);
+                r = run_view_list(c->op, c->rt, NULL, &filter, show_ended, &fill, err);
         }
         return call_page_end(c, &p, r, err);
 }
@@ -187,7 +188,7 @@ static int answer_issue(struct call *c, bool live, struct err *err)
         filter.before_id = p.before_id;
         filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        r = run_view_issue(c->op, c->rt, c->params[0], &filter, show, &p, err);
+        r = run_view_list(c->op, c->rt, c->params[0], &filter, show, &p, err);
         return call_page_end(c, &p, r, err);
 }
 
@@ -290,11 +291,31 @@ static int operation_log(struct call *c, struct err *err)
         return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "Workspace operation log not found");
 }
 
-static int decide(struct call *c, struct err *err)
+static int post_decision(struct call *c, struct err *err)
 {
-        struct run_decision decision;
-        int r = run_decide(c->op, c->rt, c->params[0], c->body, &decision, err);
+        static const char *const decisions[] = { "snooze", "continue", "dismissed_false_positive",
+                                                 NULL };
+        CLEAN(check_done) struct check k = { 0 };
+        struct run_decision decision = { 0 };
+        struct arena *a = c->op->arena;
+        const char *until;
+        int r = run_decide_check(c->op, c->rt, c->params[0], err);
 
+        if (r < 0)
+                return r;
+        check_init(&k, c->body);
+        decision.decision = arena_strdup(a, check_enum(&k, "decision", CHECK_REQUIRED, decisions));
+        decision.evaluation_issue_id =
+                arena_strdup(a, check_uuid(&k, "evaluationIssueId", CHECK_NULLABLE));
+        decision.reason = arena_strdup(a, check_string(&k, "reason", CHECK_NULLABLE, 0, 4000));
+        until = check_string(&k, "snoozedUntil", CHECK_NULLABLE, 0, 0);
+        if (until && !clock_parse_iso(until, &decision.snoozed_until))
+                check_invalid_string(&k, "snoozedUntil", "datetime", "Invalid datetime");
+        if (decision.decision && streq(decision.decision, "snooze") && !until)
+                check_custom(&k, "snoozedUntil", "A snooze needs snoozedUntil");
+        r = check_end(&k, err);
+        if (r >= 0)
+                r = run_decide(c->op, c->rt, c->params[0], &decision, err);
         if (r >= 0)
                 encode_run_decision(call_json(c), &decision);
         return r;
@@ -313,7 +334,7 @@ const struct route routes_runs[] = {
         { "GET", "/api/heartbeat-runs/:id/events", .fn = events },
         { "GET", "/api/heartbeat-runs/:id/issues", .fn = issues, .flags = ROUTE_RIGHTS_FIRST },
         { "GET", "/api/heartbeat-runs/:id/workspace-operations", .fn = operations },
-        { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", .fn = decide },
+        { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", .fn = post_decision },
         { "GET", "/api/workspace-operations/:id/log", .fn = operation_log },
         { "GET", "/api/issues/:id/runs", .fn = list_of_issue },
         { "GET", "/api/issues/:id/live-runs", .fn = list_live_of_issue },

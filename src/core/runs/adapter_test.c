@@ -25,11 +25,15 @@ struct test {
 
 /* The environment */
 
-static int find_environment(struct db *db, void *arg, struct err *err)
+/* The test runs a command of the caller's choice: where it is not isolated only the board may. An
+ * environment that is gone, or of another company, is reported by the test itself. */
+static int choose_environment(struct test *t, struct err *err)
 {
-        struct test *t = arg;
-        int r = access_manage_agents(db, t->op->actor, t->company_id, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
 
+        if (r >= 0)
+                r = access_manage_agents(db, t->op->actor, t->company_id, err);
         if (r >= 0 && !t->environment_id) {
                 t->is_default = true;
                 r = env_default_get(db, t->company_id, t->op->arena, &t->environment_id, err);
@@ -43,19 +47,10 @@ static int find_environment(struct db *db, void *arg, struct err *err)
                 t->env = (struct environment){ 0 };
                 return 0;
         }
-        return r;
-}
-
-/* The test runs a command of the caller's choice: where it is not isolated only the board may. */
-static int choose_environment(struct test *t, struct err *err)
-{
-        int r = store_read(t->op, t->rt->store, find_environment, t, err);
-
-        if (r >= 0 && t->env.id)
-                t->kind = kind_of_environment(t->rt, &t->env);
-        if (r >= 0 && t->env.id && !kind_is_isolated(t->rt, t->env.driver))
-                r = access_board(t->op->actor, err);
-        return r;
+        if (r < 0)
+                return r;
+        t->kind = kind_of_environment(t->rt, &t->env);
+        return kind_is_isolated(t->rt, t->env.driver) ? 0 : access_board(t->op->actor, err);
 }
 
 /* Requests are made from this machine, whatever environment is the default. */
@@ -328,33 +323,22 @@ int adapter_test(struct op *op, struct runtime *rt, const char *company_id, cons
 
 /* Models */
 
-struct model_request {
-        struct op *op;
-        const char *company_id, *environment_id;
-};
-
-static int check_models(struct db *db, void *arg, struct err *err)
-{
-        struct model_request *q = arg;
-        struct environment env;
-        int r = access_company(db, q->op->actor, q->company_id, false, err);
-
-        if (r < 0 || !q->environment_id)
-                return r;
-        r = environments_get(db, q->environment_id, q->op->arena, &env, err);
-        if (r >= 0 && !streq(env.company_id, q->company_id))
-                r = err_set(err, ERR_NOT_FOUND, "Environment not found");
-        return r;
-}
-
 int adapter_models(struct op *op, struct runtime *rt, const char *company_id, const char *type,
                    const char *environment_id, struct buf *ret_json, struct err *err)
 {
-        struct model_request q = { op, company_id, environment_id };
+        CLEAN(store_read_end) struct db *db = NULL;
         const struct adapter_descriptor *d = adapter_find(type);
+        struct environment env;
         const json_t *models;
-        int r = store_read(op, rt->store, check_models, &q, err);
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = access_company(db, op->actor, company_id, false, err);
+        if (r >= 0 && environment_id) {
+                r = environments_get(db, environment_id, op->arena, &env, err);
+                if (r >= 0 && !streq(env.company_id, company_id))
+                        r = err_set(err, ERR_NOT_FOUND, "Environment not found");
+        }
         if (r < 0)
                 return r;
         if (!d)

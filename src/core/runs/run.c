@@ -70,32 +70,24 @@ json_t *run_parse(struct arena *arena, const char *text)
         return run_keep(arena, value);
 }
 
-static int load(struct db *db, void *arg, struct err *err)
-{
-        struct run_task *t = arg;
-        struct company company = { 0 };
-        int r = runs_get(db, t->run.id, t->op->arena, &t->run, err);
-
-        if (r >= 0)
-                r = agents_get(db, t->run.agent_id, t->op->arena, &t->agent, err);
-        if (r >= 0)
-                r = companies_get(db, t->run.company_id, t->op->arena, &company, err);
-        if (r >= 0)
-                t->company_name = company.name;
-        return r;
-}
-
 int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_task *ret,
                   struct err *err)
 {
-        int r;
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct company company;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         *ret = (struct run_task){ .rt = rt, .own = *op };
         ret->op = &ret->own;
-        ret->run.id = arena_strdup(op->arena, id);
-        r = store_read(op, rt->store, load, ret, err);
+        if (r >= 0)
+                r = runs_get(db, id, op->arena, &ret->run, err);
+        if (r >= 0)
+                r = agents_get(db, ret->run.agent_id, op->arena, &ret->agent, err);
+        if (r >= 0)
+                r = companies_get(db, ret->run.company_id, op->arena, &company, err);
         if (r < 0)
                 return r;
+        ret->company_name = company.name;
         ret->actor = (struct actor){
                 .type = ACTOR_AGENT,
                 .source = SOURCE_SYSTEM,
@@ -109,18 +101,24 @@ int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_
         return 0;
 }
 
-static int refresh(struct db *db, void *arg, struct err *err)
-{
-        struct run_task *t = arg;
-
-        return runs_get(db, t->run.id, t->op->arena, &t->run, err);
-}
-
 int run_task_refresh(struct run_task *t, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct op op = run_note_op(t);
+        int r = store_read_begin(&op, t->rt->store, &db, err);
 
-        return store_read(&op, t->rt->store, refresh, t, err);
+        return r < 0 ? r : runs_get(db, t->run.id, t->op->arena, &t->run, err);
+}
+
+int run_task_execution(struct run_task *t, const char *key, struct execution *ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
+
+        if (r < 0)
+                return r;
+        return key ? executions_by_key(db, t->run.lease_id, key, t->op->arena, ret, err)
+                   : executions_get(db, t->run.execution_id, t->op->arena, ret, err);
 }
 
 int run_task_lease(struct run_task *t, struct err *err)

@@ -17,51 +17,45 @@ const char *run_key(struct run_task *t, bool fresh)
 
 /* -- The session ------------------------------------------------------------------------------- */
 
-struct session {
-        struct run_task *t;
-        const char *params;
-};
-
-static int get_session(struct db *db, void *arg, struct err *err)
+/* The session that the agent saved for the run's task; NULL: none, or a fresh one is wanted. */
+static int find_session(struct run_task *t, bool fresh, const json_t **ret, struct err *err)
 {
-        struct session *s = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct agent_task_session task;
         struct agent_runtime_state state;
-        struct run_task *t = s->t;
+        const char *type = NULL, *text = NULL;
+        const json_t *params;
         int r;
 
+        *ret = NULL;
+        if (fresh || json_is_true(json_object_get(t->context, "forceFreshSession")))
+                return 0;
+        r = store_read_begin(t->op, t->rt->store, &db, err);
+        if (r < 0)
+                return r;
         if (t->run.task_key) {
                 r = agent_task_session_get(db, t->agent.id, t->run.task_key, t->op->arena, &task,
                                            err);
-                if (r >= 0 && streq(task.adapter_type, t->agent.adapter_type))
-                        s->params = task.session_params_json;
+                if (r >= 0) {
+                        type = task.adapter_type;
+                        text = task.session_params_json;
+                }
         } else {
                 r = agent_runtime_state_get(db, t->agent.id, t->op->arena, &state, err);
-                if (r >= 0 && streq(state.adapter_type, t->agent.adapter_type))
-                        s->params = state.session_params_json;
+                if (r >= 0) {
+                        type = state.adapter_type;
+                        text = state.session_params_json;
+                }
         }
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
         }
-        return r;
-}
-
-static int find_session(struct run_task *t, bool fresh, const json_t **ret, struct err *err)
-{
-        struct session s = { .t = t };
-        int r = 0;
-
-        *ret = NULL;
-        if (fresh || json_is_true(json_object_get(t->context, "forceFreshSession")))
-                return 0;
-        r = store_read(t->op, t->rt->store, get_session, &s, err);
-        if (r >= 0 && s.params) {
-                const json_t *params = run_parse(t->op->arena, s.params);
-
-                *ret = json_object_size(params) ? params : NULL;
-        }
-        return r;
+        if (r < 0 || !text || !streq(type, t->agent.adapter_type))
+                return r;
+        params = run_parse(t->op->arena, text);
+        *ret = json_object_size(params) ? params : NULL;
+        return 0;
 }
 
 /* -- The target -------------------------------------------------------------------------------- */

@@ -22,13 +22,6 @@ struct ending {
         bool was_begun;        /* and an earlier daemon started it */
 };
 
-static int get_execution(struct db *db, void *arg, struct err *err)
-{
-        struct ending *e = arg;
-
-        return executions_get(db, e->t->run.execution_id, e->t->op->arena, &e->execution, err);
-}
-
 static bool has_ended(const struct execution *x)
 {
         return !streq(x->status, EXEC_STARTING) && !streq(x->status, EXEC_RUNNING);
@@ -280,26 +273,16 @@ static bool wants_fresh(const struct ending *e)
                !run_is_terminal(&t->run);
 }
 
-static int find_fresh(struct db *db, void *arg, struct err *err)
-{
-        struct ending *e = arg;
-        struct run_task *t = e->t;
-        struct execution found;
-        int r = executions_by_key(db, t->run.lease_id, run_key(t, true), t->op->arena, &found, err);
-
-        if (r >= 0)
-                t->run.execution_id = found.id;
-        return r;
-}
-
 /* A command that was started before a crash stays as it is, and so does the record of it. */
 static int take_up_fresh(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
-        int r = store_read(t->op, t->rt->store, find_fresh, e, err);
+        struct execution found;
+        int r = run_task_execution(t, run_key(t, true), &found, err);
 
         if (r < 0)
                 return r;
+        t->run.execution_id = found.id;
         e->was_begun = true;
         return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
 }
@@ -473,7 +456,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (r == ERR_NOT_FOUND)
                 return RUN_NEXT_DONE;
         if (r >= 0) {
-                r = store_read(op, rt->store, get_execution, &e, &err);
+                r = run_task_execution(&t, NULL, &e.execution, &err);
                 if (r == ERR_NOT_FOUND)
                         return forget(&e);
         }

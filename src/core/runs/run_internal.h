@@ -106,6 +106,8 @@ int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_
 int run_task_lease(struct run_task *t, struct err *err);
 /* Read the row again. */
 int run_task_refresh(struct run_task *t, struct err *err);
+/* The execution of the run's command; with `key` the one that was started under that key. */
+int run_task_execution(struct run_task *t, const char *key, struct execution *ret, struct err *err);
 /* An operation of the same task that ignores cancel, with time to write something down. */
 struct op run_note_op(const struct run_task *t);
 /* Move from step to step; the other members of the task's row are written with it, and the context.

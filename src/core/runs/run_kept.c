@@ -71,25 +71,15 @@ static void restore(struct run_task *t, const struct run_command *row)
         t->end_asked_at = row->end_asked_at;
 }
 
-struct search {
-        struct run_task *t;
-        const char *key;
-        struct run_command row;
-};
-
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return run_commands_get(db, s->t->run.id, s->key, s->t->op->arena, &s->row, err);
-}
-
 int run_kept_get(struct run_task *t, const char *key, struct err *err)
 {
-        struct search s = { .t = t, .key = key };
-        int r = store_read(t->op, t->rt->store, get, &s, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct run_command row;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
 
+        if (r >= 0)
+                r = run_commands_get(db, t->run.id, key, t->op->arena, &row, err);
         if (r > 0)
-                restore(t, &s.row);
+                restore(t, &row);
         return r;
 }

@@ -14,27 +14,21 @@
 #define PAUSE_MAX_MS 60000
 #define PAUSE_SHIFTS 8 /* PAUSE_MS is then past PAUSE_MAX_MS */
 
-static int get_place(struct db *db, void *arg, struct err *err)
-{
-        struct run_task *t = arg;
-        struct place place;
-        int r = leases_get(db, t->record.lease.id, t->op->arena, &t->record.lease, err);
-
-        if (r >= 0)
-                r = places_get(db, t->record.lease.place_id, t->op->arena, &place, err);
-        if (r < 0)
-                return r;
-        return !streq(t->record.lease.status, LEASE_ACTIVE) || !streq(place.state, PLACE_HELD) ||
-               kind_is_dead(t->rt, &place);
-}
-
 /* Whether the place ended while it was made ready: whatever the error says, another place may
  * do. */
 static bool place_has_ended(struct run_task *t)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct op op = run_note_op(t);
+        struct lease *lease = &t->record.lease;
+        struct place place;
 
-        return t->record.lease.id && store_read(&op, t->rt->store, get_place, t, NULL) > 0;
+        if (!lease->id || store_read_begin(&op, t->rt->store, &db, NULL) < 0 ||
+            leases_get(db, lease->id, t->op->arena, lease, NULL) < 0 ||
+            places_get(db, lease->place_id, t->op->arena, &place, NULL) < 0)
+                return false;
+        return !streq(lease->status, LEASE_ACTIVE) || !streq(place.state, PLACE_HELD) ||
+               kind_is_dead(t->rt, &place);
 }
 
 bool run_may_pass(struct run_task *t, int r, const struct err *cause)
@@ -129,49 +123,44 @@ enum run_next run_postpone(struct run_task *t, const char *from, int64_t took_ms
 
 /* -- The lease of the next try ----------------------------------------------------------------- */
 
-struct lease_search {
-        struct run_task *t;
-        const char *key;
-        struct lease lease; /* id NULL: there is none under the key */
-        bool is_used;       /* something was done in its place */
-};
-
 static int note_execution(void *ctx, const struct execution *row)
 {
         *(bool *)ctx = true;
         return 0;
 }
 
-/* The first key without a lease that has ended, and the lease that lives under it. */
-static int find_key(struct db *db, void *arg, struct err *err)
+/* The first key without a lease that has ended, and the lease that lives under it (id NULL: none).
+ * *ret_used: something was done in its place. */
+static int find_lease_key(struct run_task *t, const char **ret_key, struct lease *ret_lease,
+                          bool *ret_used, struct err *err)
 {
-        struct lease_search *s = arg;
-        struct run_task *t = s->t;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct arena *a = t->op->arena;
         struct workspace_row workspace;
         const char *own = run_key(t, false);
-        int r;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
 
-        s->key = own;
-        s->is_used = false;
-        for (unsigned n = 1;; n++) {
-                r = leases_by_key(db, t->choice.env.id, s->key, a, &s->lease, err);
+        *ret_key = own;
+        *ret_lease = (struct lease){ 0 };
+        *ret_used = false;
+        for (unsigned n = 1; r >= 0; n++) {
+                r = leases_by_key(db, t->choice.env.id, *ret_key, a, ret_lease, err);
                 if (r == ERR_NOT_FOUND) {
                         err_clear(err);
-                        s->lease = (struct lease){ 0 };
+                        *ret_lease = (struct lease){ 0 };
                         return 0;
                 }
-                if (r < 0)
-                        return r;
-                if (streq(s->lease.status, LEASE_ACTIVE))
+                if (r >= 0 && streq(ret_lease->status, LEASE_ACTIVE))
                         break;
-                s->key = arena_printf(a, "%s:%u", own, n);
+                *ret_key = arena_printf(a, "%s:%u", own, n);
         }
-        r = executions_list(db, s->lease.id, 0, NULL, 1, a, note_execution, &s->is_used, err);
-        if (r < 0 || s->is_used)
+        if (r >= 0)
+                r = executions_list(db, ret_lease->id, 0, NULL, 1, a, note_execution, ret_used,
+                                    err);
+        if (r < 0 || *ret_used)
                 return r;
-        r = workspaces_of_lease(db, s->lease.id, a, &workspace, err);
-        s->is_used = r >= 0;
+        r = workspaces_of_lease(db, ret_lease->id, a, &workspace, err);
+        *ret_used = r >= 0;
         if (r != ERR_NOT_FOUND)
                 return r;
         err_clear(err);
@@ -181,19 +170,17 @@ static int find_key(struct db *db, void *arg, struct err *err)
 int run_lease_key(struct run_task *t, const char **ret, struct err *err)
 {
         for (;;) {
-                struct lease_search s = { .t = t };
-                int r = store_read(t->op, t->rt->store, find_key, &s, err);
+                struct lease_record record;
+                struct lease lease;
+                struct op op = *t->op;
+                bool is_used;
+                int r = find_lease_key(t, ret, &lease, &is_used, err);
 
-                if (r >= 0 && s.lease.id && s.is_used) {
-                        struct lease_record record;
-                        struct op op = *t->op;
-
-                        op.actor = &actor_system;
-                        r = lease_release(&op, t->rt, s.lease.id, LEASE_RELEASED, &record, err);
-                        if (r >= 0)
-                                continue;
-                }
-                *ret = s.key;
-                return MIN(r, 0);
+                if (r < 0 || !lease.id || !is_used)
+                        return MIN(r, 0);
+                op.actor = &actor_system;
+                r = lease_release(&op, t->rt, lease.id, LEASE_RELEASED, &record, err);
+                if (r < 0)
+                        return r;
         }
 }

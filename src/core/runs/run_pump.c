@@ -18,29 +18,17 @@
 
 /* -- The last word ----------------------------------------------------------------------------- */
 
-struct search {
-        struct run_task *t;
-        struct execution row;
-};
-
-static int get_execution(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return executions_get(db, s->t->run.execution_id, s->t->op->arena, &s->row, err);
-}
-
 /* The adapter type that the command was started with; NULL in *ret_type: there is nothing to look
  * for. */
 static int find_type(struct run_task *t, const char **ret_type, struct err *err)
 {
-        struct search s = { .t = t };
+        struct execution row;
         const struct adapter_descriptor *d;
-        int r = store_read(t->op, t->rt->store, get_execution, &s, err);
+        int r = run_task_execution(t, NULL, &row, err);
 
         *ret_type = NULL;
         if (r >= 0)
-                r = run_kept_get(t, s.row.idempotency_key, err);
+                r = run_kept_get(t, row.idempotency_key, err);
         if (r <= 0)
                 return r;
         d = adapter_find(t->input.type);
@@ -155,13 +143,13 @@ static int note_asking(struct db *db, void *arg, struct err *err)
 
 static int ask(struct run_task *t, struct err *err)
 {
-        struct search s = { .t = t };
+        struct execution row;
         struct asking q = { .t = t };
-        int r = store_read(t->op, t->rt->store, get_execution, &s, err);
+        int r = run_task_execution(t, NULL, &row, err);
 
         if (r < 0)
                 return r;
-        q.key = s.row.idempotency_key;
+        q.key = row.idempotency_key;
         FAULT("run.ask.before");
         r = store_write(t->op, t->rt->store, note_asking, &q, err);
         FAULT("run.ask.after");

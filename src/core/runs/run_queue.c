@@ -176,61 +176,33 @@ static int claim_of_agent(struct db *db, void *arg, struct err *err)
 
 /* -- The pass ---------------------------------------------------------------------------------- */
 
-struct look {
-        struct op *op;
-        struct run_ids agents;
-        struct run_pass *pass;
-};
-
-static int add_agent(void *ctx, const char *agent_id)
+static int note_agent_id(void *ctx, const char *agent_id)
 {
-        run_ids_add(&((struct look *)ctx)->agents, agent_id);
+        run_ids_add(ctx, agent_id);
         return 0;
 }
 
-static int add_stray(void *ctx, const struct run *row)
+static int note_run_id(void *ctx, const struct run *row)
 {
-        run_ids_add(&((struct look *)ctx)->pass->strays, row->id);
-        return 0;
-}
-
-static int add_cancelled(void *ctx, const struct run *row)
-{
-        run_ids_add(&((struct look *)ctx)->pass->cancelled, row->id);
+        run_ids_add(ctx, row->id);
         return 0;
 }
 
 /* Keep only agents that need a write. An agent that cannot be read is left to its claim. */
-static void keep_those_with_room(struct db *db, struct look *all)
+static void keep_those_with_room(struct db *db, struct op *op, struct run_ids *ids)
 {
-        struct run_ids *ids = &all->agents;
         size_t kept = 0;
 
         for (size_t i = 0; i < ids->n; i++) {
                 struct room room;
 
-                if (find_room(db, all->op, ids->at[i], &room, NULL) >= 0 && room.may_work &&
-                    room.n <= 0)
+                if (find_room(db, op, ids->at[i], &room, NULL) >= 0 && room.may_work && room.n <= 0)
                         continue;
                 if (kept != i)
                         memcpy(ids->at[kept], ids->at[i], sizeof(ids->at[i]));
                 kept++;
         }
         ids->n = kept;
-}
-
-static int look(struct db *db, void *arg, struct err *err)
-{
-        struct look *all = arg;
-        int r = runs_waiting_agents(db, all->op->arena, add_agent, all, err);
-
-        if (r >= 0)
-                keep_those_with_room(db, all);
-        if (r >= 0)
-                r = runs_cancelled(db, all->op->arena, add_cancelled, all, err);
-        if (r >= 0 && all->pass->look_for_strays)
-                r = runs_unfinished(db, all->op->arena, add_stray, all, err);
-        return r;
 }
 
 /* An agent with runs that cannot be claimed does not stop the others from claiming theirs. */
@@ -258,12 +230,21 @@ static int claim_for(struct claims *c, const char *agent_id, struct err *err)
 
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err)
 {
-        struct look all = { .op = op, .pass = pass };
+        CLEAN(store_read_end) struct db *db = NULL;
+        CLEAN(run_ids_done) struct run_ids agents = { 0 };
         struct claims c = { .op = op, .rt = rt, .pass = pass, .rows.arena = op->arena };
-        int r = store_read(op, rt->store, look, &all, err);
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        for (size_t i = 0; r >= 0 && i < all.agents.n; i++)
-                r = claim_for(&c, all.agents.at[i], err);
-        run_ids_done(&all.agents);
+        if (r >= 0)
+                r = runs_waiting_agents(db, op->arena, note_agent_id, &agents, err);
+        if (r >= 0)
+                keep_those_with_room(db, op, &agents);
+        if (r >= 0)
+                r = runs_cancelled(db, op->arena, note_run_id, &pass->cancelled, err);
+        if (r >= 0 && pass->look_for_strays)
+                r = runs_unfinished(db, op->arena, note_run_id, &pass->strays, err);
+        store_read_end(&db);
+        for (size_t i = 0; r >= 0 && i < agents.n; i++)
+                r = claim_for(&c, agents.at[i], err);
         return r;
 }

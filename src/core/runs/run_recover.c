@@ -14,27 +14,7 @@
 #define GIVEN_UP_TEXT                                                                              \
         "Process lost -- its end could not be read or recorded, although it was tried many times"
 
-struct search {
-        struct run_task *t;
-        struct execution row;
-};
-
-static int find_execution(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return executions_by_key(db, s->t->run.lease_id, run_key(s->t, false), s->t->op->arena,
-                                 &s->row, err);
-}
-
-static int get_execution(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return executions_get(db, s->t->run.execution_id, s->t->op->arena, &s->row, err);
-}
-
-static int adopt(struct db *db, void *arg, struct err *err)
+static int run_adopt_in(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
         int r = runs_adopt(db, t->run.id, t->run.owner, t->rt->node.instance.s, clock_now_us(),
@@ -63,12 +43,10 @@ static void open_callback(struct run_task *t)
 static void keep_input(struct run_task *t, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct search s = { .t = t };
-        int r = t->kind ? store_read(t->op, t->rt->store, get_execution, &s, &err) : -1;
+        struct execution row;
 
-        if (r >= 0)
-                r = run_rebuild(t, s.row.idempotency_key, &err);
-        if (r < 0)
+        if (!t->kind || run_task_execution(t, NULL, &row, &err) < 0 ||
+            run_rebuild(t, row.idempotency_key, &err) < 0)
                 return;
         if (t->command.grace_ms > 0)
                 ret->grace_ms = t->command.grace_ms;
@@ -109,17 +87,16 @@ static enum run_next lose(struct run_task *t, const char *why)
 static enum run_next recover_preparing(struct run_task *t, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct search s = { .t = t };
-        int r = ERR_NOT_FOUND;
+        struct execution row;
+        int r = t->run.lease_id ? run_task_execution(t, run_key(t, false), &row, &err)
+                                : ERR_NOT_FOUND;
 
-        if (t->run.lease_id)
-                r = store_read(t->op, t->rt->store, find_execution, &s, &err);
-        if (r == ERR_NOT_FOUND || (r >= 0 && streq(s.row.status, EXEC_FAILED)))
+        if (r == ERR_NOT_FOUND || (r >= 0 && streq(row.status, EXEC_FAILED)))
                 return RUN_NEXT_PREPARE; /* nothing ran */
         if (r < 0)
                 return RUN_NEXT_AGAIN;
-        t->run.execution_id = s.row.id;
-        t->run.spawned_at = s.row.started_at ? s.row.started_at : s.row.created_at;
+        t->run.execution_id = row.id;
+        t->run.spawned_at = row.started_at ? row.started_at : row.created_at;
         t->run.waiting_reason = NULL;
         t->run.waiting_since = t->run.next_try_at = 0;
         if (run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, &err) < 0)
@@ -137,7 +114,7 @@ static int take_up(struct op *op, struct runtime *rt, const char *id, struct run
                 return r;
         FAULT("run.adopt.before");
         if (r >= 0)
-                r = store_write(op, rt->store, adopt, t, &err);
+                r = store_write(op, rt->store, run_adopt_in, t, &err);
         FAULT("run.adopt.after");
         if (r < 0)
                 log_warn("could not take up a run", LOG_S("run", id), LOG_S("error", err.msg));

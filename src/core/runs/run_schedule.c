@@ -117,12 +117,15 @@ static int look_at(void *ctx, const struct agent_schedule *row)
         return 0;
 }
 
-static int look(struct db *db, void *arg, struct err *err)
+/* What is due, and when the next is. */
+static int look_at_schedules(struct pass *p, struct err *err)
 {
-        struct pass *p = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         int64_t retry_at = 0, n = 0;
-        int r = agent_schedules_list(db, p->op->arena, look_at, p, err);
+        int r = store_read_begin(p->op, p->rt->store, &db, err);
 
+        if (r >= 0)
+                r = agent_schedules_list(db, p->op->arena, look_at, p, err);
         if (r >= 0)
                 r = wakeups_next_retry(db, &retry_at, err);
         if (r >= 0)
@@ -225,7 +228,7 @@ static int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_nex
 {
         struct pass p = { .op = op, .rt = rt, .now = clock_wall_us(), .next = INT64_MAX };
         CLEAN(err_done) struct err own = { 0 };
-        int r = store_read(op, rt->store, look, &p, &own);
+        int r = look_at_schedules(&p, &own);
 
         if (r >= 0)
                 r = write_all(&p, &own);

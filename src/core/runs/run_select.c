@@ -26,17 +26,6 @@ static const char *id_in(struct run_task *t, const char *document)
                         : NULL;
 }
 
-static int isolated_enabled(struct db *db, struct run_task *t, bool *ret, struct err *err)
-{
-        struct instance_settings settings;
-        int r = settings_get(db, t->op->arena, &settings, err);
-
-        if (r >= 0)
-                *ret = json_is_true(json_object_get(run_parse(t->op->arena, settings.experimental),
-                                                    "enableIsolatedWorkspaces"));
-        return r;
-}
-
 /* Load the run's issue, project and workspace; objects that are gone by now count as absent. */
 static int load_work(struct db *db, struct run_task *t, struct err *err)
 {
@@ -75,20 +64,35 @@ static bool is_reused(const struct run_choice *c)
                streq(c->issue.execution_workspace_preference, REUSE);
 }
 
-/* The first environment that is named; NULL: none is. A reused workspace without an environment
- * stands for the default one, whatever issue, project and agent say. */
-static const char *choose(struct run_task *t, bool isolated)
+/* Load the work of the run; *ret is the first environment that is named, or NULL. A reused
+ * workspace without an environment stands for the default one, whatever issue, project and agent
+ * say. */
+static int find_named_environment(struct db *db, struct run_task *t, const char **ret,
+                                  struct err *err)
 {
         struct run_choice *c = &t->choice;
+        struct instance_settings settings;
         const char *id = NULL;
+        bool isolated;
+        int r = settings_get(db, t->op->arena, &settings, err);
 
-        if (is_reused(c) && c->config)
-                return json_get_string(c->config, "environmentId");
+        if (r >= 0)
+                r = load_work(db, t, err);
+        if (r < 0)
+                return r;
+        isolated = json_is_true(json_object_get(run_parse(t->op->arena, settings.experimental),
+                                                "enableIsolatedWorkspaces"));
+        c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
+        if (is_reused(c) && c->config) {
+                *ret = json_get_string(c->config, "environmentId");
+                return 0;
+        }
         if (isolated && c->issue.id)
                 id = id_in(t, c->issue.execution_workspace_settings);
         if (!id && isolated && c->project.id)
                 id = id_in(t, c->project.execution_workspace_policy);
-        return id ? id : t->agent.default_environment_id;
+        *ret = id ? id : t->agent.default_environment_id;
+        return 0;
 }
 
 /* -- The execution workspace ------------------------------------------------------------------- */
@@ -285,12 +289,16 @@ static int judge_directory(struct db *db, struct run_task *t, struct err *err)
 }
 
 /* Whether the chosen environment can be used. */
-static int find_environment(struct db *db, void *arg, struct err *err)
+static int check_environment(struct run_task *t, struct err *err)
 {
-        struct run_task *t = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct environment *env = &t->choice.env;
         const char *id = t->run.environment_id;
-        int r = environments_get(db, id, t->op->arena, env, err);
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
+
+        if (r < 0)
+                return r;
+        r = environments_get(db, id, t->op->arena, env, err);
 
         if (r == ERR_NOT_FOUND)
                 r = err_set(err, r, "Environment \"%s\" not found.", id);
@@ -319,17 +327,12 @@ static int select_in(struct db *db, void *arg, struct err *err)
         struct run_task *t = arg;
         struct run_choice *c = &t->choice;
         const char *id, *kept = NULL;
-        bool isolated = false;
         int r;
 
         *c = (struct run_choice){ .mode = MODE_SHARED };
-        r = isolated_enabled(db, t, &isolated, err);
-        if (r >= 0)
-                r = load_work(db, t, err);
+        r = find_named_environment(db, t, &id, err);
         if (r < 0)
                 return r;
-        c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
-        id = choose(t, isolated);
         if (!id) {
                 c->is_default = true;
                 r = env_default_get(db, t->run.company_id, t->op->arena, &id, err);
@@ -350,34 +353,23 @@ static int select_in(struct db *db, void *arg, struct err *err)
         return 0;
 }
 
-/* Nothing is written: another choice may be made between this guess and the choice itself. Then the
- * run has a seat in the wrong lane, which does no harm. */
-static int guess_environment(struct db *db, void *arg, struct err *err)
-{
-        struct run_task *t = arg;
-        struct run_choice *c = &t->choice;
-        bool isolated = false;
-        int r = isolated_enabled(db, t, &isolated, err);
-
-        if (r >= 0)
-                r = load_work(db, t, err);
-        if (r < 0)
-                return r;
-        c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
-        t->run.environment_id = choose(t, isolated);
-        return t->run.environment_id ? 0
-                                     : env_default_get(db, t->run.company_id, t->op->arena,
-                                                       &t->run.environment_id, err);
-}
-
 int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request,
              struct lane_name *ret, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct run_task t;
         int r = run_task_load(op, rt, id, &t, err);
 
-        if (r >= 0 && !is_request && !t.run.environment_id)
-                r = store_read(op, rt->store, guess_environment, &t, err);
+        /* Nothing is written: another choice may be made between this guess and the choice itself.
+         * Then the run has a seat in the wrong lane, which does no harm. */
+        if (r >= 0 && !is_request && !t.run.environment_id) {
+                r = store_read_begin(op, rt->store, &db, err);
+                if (r >= 0)
+                        r = find_named_environment(db, &t, &t.run.environment_id, err);
+                if (r >= 0 && !t.run.environment_id)
+                        r = env_default_get(db, t.run.company_id, op->arena, &t.run.environment_id,
+                                            err);
+        }
         if (r < 0)
                 return r;
         *ret = lane_name(t.run.company_id, t.run.agent_id);
@@ -392,5 +384,5 @@ int run_select(struct run_task *t, struct err *err)
 {
         int r = store_write(t->op, t->rt->store, select_in, t, err);
 
-        return r < 0 ? r : store_read(t->op, t->rt->store, find_environment, t, err);
+        return r < 0 ? r : check_environment(t, err);
 }

@@ -24,14 +24,11 @@ typedef int (*run_view_fn)(void *ctx, const struct run_view *view);
 
 int run_view_get(struct op *op, struct runtime *rt, const char *run_id, struct run_view *ret,
                  struct err *err);
-/* Newest first. */
-int run_view_list(struct op *op, struct runtime *rt, const struct run_filter *filter,
-                  run_view_fn fn, void *ctx, struct err *err);
-/* Of an issue, given by id or identifier. */
-int run_view_issue(struct op *op, struct runtime *rt, const char *issue,
-                   const struct run_filter *filter, run_view_fn fn, void *ctx, struct err *err);
+/* Newest first: of the filter's company, or of an issue, given by id or identifier. */
+int run_view_list(struct op *op, struct runtime *rt, const char *issue_ref,
+                  const struct run_filter *filter, run_view_fn fn, void *ctx, struct err *err);
 /* The run that works on the issue, or will next: 1, or 0 when there is none. */
-int run_view_active(struct op *op, struct runtime *rt, const char *issue, struct run_view *ret,
+int run_view_active(struct op *op, struct runtime *rt, const char *issue_ref, struct run_view *ret,
                     struct err *err);
 
 int run_view_events(struct op *op, struct runtime *rt, const char *run_id, int64_t after_seq,
@@ -43,8 +40,11 @@ int run_view_issues(struct op *op, struct runtime *rt, const char *run_id, issue
 int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, workspace_row_fn fn,
                         void *ctx, struct err *err);
 
-/* {decision, reason?, snoozedUntil?, evaluationIssueId?}: a decision about a silent run. */
-int run_decide(struct op *op, struct runtime *rt, const char *run_id, json_t *body,
-               struct run_decision *ret, struct err *err);
+/* Whether the actor may decide about a silent run. */
+int run_decide_check(struct op *op, struct runtime *rt, const char *run_id, struct err *err);
+/* Record a decision about a silent run: `row` has decision, reason, snoozed_until and
+ * evaluation_issue_id; the rest is set here. */
+int run_decide(struct op *op, struct runtime *rt, const char *run_id, struct run_decision *row,
+               struct err *err);
 
 #endif

@@ -86,19 +86,6 @@ static int wait_for(struct op *op, struct runtime *rt, const char *id, struct er
         return r;
 }
 
-struct row_request {
-        struct op *op;
-        const char *id;
-        struct execution row;
-};
-
-static int get_row(struct db *db, void *arg, struct err *err)
-{
-        struct row_request *q = arg;
-
-        return executions_get(db, q->id, q->op->arena, &q->row, err);
-}
-
 static int read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
                        struct buf *ret, struct err *err)
 {
@@ -126,38 +113,43 @@ static int read_output(const struct runtime *rt, const char *id, bool want_stder
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
                      json_t *body, struct run_command_end *ret, struct err *err)
 {
-        struct row_request q = { .op = op };
+        CLEAN(store_read_end) struct db *db = NULL;
         struct exec_request req;
+        struct execution row;
+        const char *id;
         size_t max;
         int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
 
         if (r >= 0)
                 r = exec_agent_find(op, rt, record, &req, err);
         if (r >= 0)
-                r = exec_start(op, rt, record, &req, &q.id, err);
+                r = exec_start(op, rt, record, &req, &id, err);
         if (r >= 0)
-                r = wait_for(op, rt, q.id, err);
+                r = wait_for(op, rt, id, err);
         if (r >= 0)
-                r = store_read(op, rt->store, get_row, &q, err);
+                r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = executions_get(db, id, op->arena, &row, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
-        if (streq(q.row.status, EXEC_FAILED) || streq(q.row.status, EXEC_LOST))
-                return err_set(
-                        err,
-                        streq(q.row.status, EXEC_LOST) || exec_never_began(&q.row) ? ERR_UNCERTAIN
-                                                                                   : ERR_PROVIDER,
-                        "%s", q.row.reason ? q.row.reason : "The command could not be started.");
+        if (streq(row.status, EXEC_FAILED) || streq(row.status, EXEC_LOST))
+                return err_set(err,
+                               streq(row.status, EXEC_LOST) || exec_never_began(&row)
+                                       ? ERR_UNCERTAIN
+                                       : ERR_PROVIDER,
+                               "%s", row.reason ? row.reason : "The command could not be started.");
         max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
-        r = read_output(rt, q.id, false, max, &ret->out, err);
+        r = read_output(rt, id, false, max, &ret->out, err);
         if (r >= 0)
-                r = read_output(rt, q.id, true, max, &ret->err, err);
+                r = read_output(rt, id, true, max, &ret->err, err);
         if (r < 0)
                 return r;
         ret->how = (struct provision_end){
-                .timed_out = q.row.timed_out,
-                .has_code = q.row.exit_code >= 0,
-                .code = (int)q.row.exit_code,
-                .signal = arena_strdup(op->arena, signal_name((int)q.row.signal)),
+                .timed_out = row.timed_out,
+                .has_code = row.exit_code >= 0,
+                .code = (int)row.exit_code,
+                .signal = arena_strdup(op->arena, signal_name((int)row.signal)),
                 .out = buf_str(&ret->out),
                 .err = buf_str(&ret->err),
         };
