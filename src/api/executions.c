@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "codec/check.h"
-#include "core/exec/exec_agent.h"
 #include "core/exec/exec_output.h"
+#include "core/exec/exec_request.h"
 #include "core/workspaces/workspace.h"
 
 #define MISSING     "Execution not found"
@@ -300,32 +300,96 @@ static void wait_on_loop(struct call *c)
                 changed(&wait->watch, &view);
 }
 
-/* Where a command starts that names no directory. */
-static void start_in_workspace(struct call *c, const struct lease *lease, json_t *body)
+static void check_terminal(struct check *k, struct exec_request *req)
 {
-        const char *cwd = workspace_default_cwd(c->op->arena, lease);
+        json_t *tty = check_record(k, "tty", CHECK_OPTIONAL);
+        struct check n;
 
-        if (cwd && json_is_object(body) && !json_object_get(body, "cwd"))
-                json_object_set_new(body, "cwd", json_string(cwd));
+        req->terminal = tty != NULL;
+        if (!tty)
+                return;
+        check_nested(&n, k, "tty", tty);
+        req->open_stdin = true;
+        req->columns = (uint16_t)check_int(&n, "columns", CHECK_OPTIONAL, 1, 9999, NULL);
+        req->rows = (uint16_t)check_int(&n, "rows", CHECK_OPTIONAL, 1, 9999, NULL);
+        check_unknown(&n, (const char *[]){ "columns", "rows", NULL });
+        if (!req->columns)
+                req->columns = 80;
+        if (!req->rows)
+                req->rows = 24;
+}
+
+/* The body of an execute request. A runner takes a command to its end: all input is given at once,
+ * and there is no terminal. */
+static int read_request(struct call *c, json_t *body, struct exec_request *req, struct err *err)
+{
+        CLEAN(check_done) struct check k = { 0 };
+        struct arena *a = c->op->arena;
+        json_t *args, *env, *value;
+        const char *name, **list;
+        struct check n;
+        size_t i;
+
+        check_init(&k, body);
+        req->command = arena_strdup(a, check_string(&k, "command", CHECK_REQUIRED, 1, 0));
+        args = check_strings(&k, "args", CHECK_OPTIONAL, 0);
+        check_array_size(&k, "args", args, 0, EXEC_ARGS_MAX);
+        req->cwd = arena_strdup(a, check_string(&k, "cwd", CHECK_NULLABLE, 1, EXEC_CWD_MAX));
+        req->own_env = env = check_record(&k, "env", CHECK_OPTIONAL);
+        check_nested(&n, &k, "env", env);
+        json_object_foreach(env, name, value)
+        {
+                (void)check_string(&n, name, CHECK_REQUIRED, 0, 0);
+                if (!req->is_single && !exec_is_variable_name(name))
+                        check_custom(&n, name, "Not a name for a variable");
+        }
+        req->stdin_text = arena_strdup(a, check_string(&k, "stdin", CHECK_NULLABLE, 0, 0));
+        req->stdin_len = req->stdin_text ? strlen(req->stdin_text) : 0;
+        req->timeout_ms = check_int(&k, "timeoutMs", CHECK_NULLABLE, 1, EXEC_TIMEOUT_MAX, NULL);
+        req->idempotency_key = arena_strdup(
+                a, check_string(&k, "idempotencyKey", CHECK_NULLABLE, 1, EXEC_KEY_MAX));
+        req->agent_id = arena_strdup(a, check_uuid(&k, "agentId", CHECK_NULLABLE));
+        (void)check_bool(&k, "detach", CHECK_OPTIONAL, false);
+        req->open_stdin = check_bool(&k, "openStdin", CHECK_OPTIONAL, false);
+        if (req->is_single && req->open_stdin)
+                check_custom(&k, "openStdin",
+                             "Commands that a plugin runs get all of their input at the start: "
+                             "send it as stdin");
+        if (!req->is_single)
+                check_terminal(&k, req);
+        else if (check_has(&k, "tty"))
+                check_custom(&k, "tty", "Commands that a plugin runs have no terminal");
+        check_unknown(&k, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
+        if (args && !check_failed(&k)) {
+                list = arena_alloc(a, (json_array_size(args) + 1) * sizeof(*list));
+                json_array_foreach(args, i, value) list[i] =
+                        arena_strdup(a, json_string_value(value));
+                req->args = list;
+        }
+        return check_end(&k, err);
 }
 
 int call_start_execution(struct call *c, json_t *body, const char **ret_id, struct err *err)
 {
+        const json_t *tty = json_object_get(body, "tty");
         const struct kind *kind = NULL;
         struct lease_record record;
-        struct exec_request req;
+        struct exec_request req = { .own_env = json_object_get(body, "env"),
+                                    .terminal = tty && !json_is_null(tty) };
         int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
                 r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
-        if (r < 0)
-                return r;
-        if (!kind->prepare_exec)
-                return kind_unsupported(kind, "command execution", err);
-        start_in_workspace(c, &record.lease, body);
-        r = kind->prepare_exec(c->op, c->rt, &record, body, &req, err);
         if (r >= 0)
-                r = exec_agent_find(c->op, c->rt, &record, &req, err);
+                r = exec_admit(c->op, c->rt, kind, &record, &req, err);
+        if (r >= 0)
+                r = read_request(c, body, &req, err);
+        if (r >= 0 && !json_object_get(body, "cwd"))
+                req.cwd = workspace_default_cwd(c->op->arena, &record.lease);
+        if (r >= 0)
+                r = kind->prepare_exec(c->op, c->rt, &record, &req, err);
         return r < 0 ? r : exec_start(c->op, c->rt, &record, &req, ret_id, err);
 }
 

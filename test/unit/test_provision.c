@@ -5,14 +5,6 @@
 
 static const struct runtime kinds = { .kinds = builtin_kinds };
 
-static void assert_json(json_t *take_value, const char *expected)
-{
-        CLEAN(cleanup_free) char *text = json_to_text(take_value);
-
-        assert_string_equal(text, expected);
-        json_decref(take_value);
-}
-
 static json_t *request(const char *command)
 {
         json_t *config = json_pack("{s:s?}", "provisionCommand", command);
@@ -50,29 +42,24 @@ static void test_the_request_is_taken(void **state)
         json_decref(workspace);
 }
 
-static void assert_cwd(json_t *take_body, const char *cwd)
-{
-        assert_string_equal(json_get_string(take_body, "cwd"), cwd);
-        json_decref(take_body);
-}
-
 static void test_the_command(void **state)
 {
+        CLEAN(arena_done) struct arena a;
         json_t *r = request(" make deps ");
 
         (void)state;
-        assert_json(provision_command(r, false, " /there ", "/lease", "/w"),
-                    "{\"command\":\"bash\",\"args\":[\"-lc\",\" make deps \"],\"cwd\":\"/there\","
-                    "\"env\":{\"SHELL\":\"/bin/bash\"},\"timeoutMs\":300000}");
-        assert_cwd(provision_command(r, false, "  ", " /lease", "/w"), "/lease");
-        assert_cwd(provision_command(r, false, NULL, NULL, "/w"), "/w");
-        assert_null(provision_command(r, true, NULL, NULL, "/w"));
+        arena_init(&a);
+        assert_string_equal(provision_script(r, false), " make deps ");
+        assert_string_equal(provision_cwd(&a, " /there ", "/lease", "/w"), "/there");
+        assert_string_equal(provision_cwd(&a, "  ", " /lease", "/w"), "/lease");
+        assert_string_equal(provision_cwd(&a, NULL, NULL, "/w"), "/w");
+        assert_null(provision_script(r, true));
         json_decref(r);
         r = request(" \n ");
-        assert_null(provision_command(r, false, NULL, NULL, "/w"));
+        assert_null(provision_script(r, false));
         json_decref(r);
         r = request(NULL);
-        assert_null(provision_command(r, false, NULL, NULL, "/w"));
+        assert_null(provision_script(r, false));
         json_decref(r);
 }
 

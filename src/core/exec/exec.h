@@ -73,11 +73,23 @@ struct exec_remote {
         void *call;      /* the runner's own */
 };
 
+/* A command to run in a lease: what its caller sets, then what the kind of the place adds
+ * (prepare_exec() of kind.h). */
 struct exec_request {
         const char *command;
-        const char *const *args; /* NULL-terminated */
-        const char *args_json;
-        const char *cwd;        /* NULL: the workspace, else home */
+        const char *const *args; /* NULL-terminated; NULL: none */
+        const char *cwd;         /* NULL: the workspace, else home */
+        const json_t *own_env;   /* the caller's variables, strings; borrowed, may be NULL */
+        const char *stdin_text;  /* NULL: none */
+        size_t stdin_len;
+        bool open_stdin; /* more input may come */
+        bool terminal;
+        uint16_t columns, rows;
+        int64_t timeout_ms;          /* 0: none */
+        const char *idempotency_key; /* NULL: none */
+        const char *agent_id;        /* runs for this agent; NULL: none. See exec_agent.h */
+
+        bool is_single;         /* a runner takes it to its end: no terminal, all input at once */
         const char *const *env; /* NULL-terminated NAME=value, complete */
         /* Of another machine: the variables of its login, whose start-up files come before `env`;
          * NULL: the command starts with `env` alone. */
@@ -86,17 +98,8 @@ struct exec_request {
          * request itself. */
         void (*wrap)(struct arena *arena, const struct exec_request *in, struct exec_request *ret);
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
-        const char *stdin_text;    /* NULL: none */
-        size_t stdin_len;
-        bool open_stdin; /* more input may come */
-        bool terminal;
-        uint16_t columns, rows;
-        int64_t timeout_ms;               /* 0: none */
-        const char *idempotency_key;      /* NULL: none */
         const struct exec_remote *remote; /* NULL: by the box */
-        const char *agent_id;     /* runs for this agent; NULL: none. See core/exec/exec_agent.h */
-        const char *agent_config; /* its adapterConfig */
-        const json_t *own_env;    /* what the caller set; borrowed, may be NULL */
+        const char *agent_config;         /* adapterConfig of the agent; set by exec_start() */
 };
 
 /* What is known of an execution now. */
@@ -135,8 +138,8 @@ void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg);
 /* Loop thread: let go of all boxes; they and their commands go on. */
 void exec_hub_free(struct exec_hub *hub);
 
-/* Operation: record and start. *ret_id is the execution, which may be one that the idempotency key
- * names. */
+/* Operation: record and start a request that is prepared (exec_request.h). *ret_id is the
+ * execution, which may be one that the idempotency key names. */
 int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
                const struct exec_request *req, const char **ret_id, struct err *err);
 /* Operation: end everything in a place and its box. */

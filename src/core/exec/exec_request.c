@@ -1,14 +1,10 @@
-/* Which execute requests are accepted: one table of checks, whatever runs the command. */
+/* Decides which requests for commands are accepted, whatever runs the command. */
 #include "core/exec/exec_request.h"
 
-#include "codec/check.h"
-
-#define TIMEOUT_MAX   (INT64_C(366) * 86400000)
-#define ARGS_MAX      4096
 #define ARG_BYTES_MAX 131072 /* of the kernel, its NUL included */
 #define COMMAND_MAX   ((size_t)2 << 20)
 
-static bool is_variable_name(const char *s)
+bool exec_is_variable_name(const char *s)
 {
         if (!*s)
                 return false;
@@ -18,48 +14,45 @@ static bool is_variable_name(const char *s)
         return true;
 }
 
-static json_t *check_env(struct check *c)
+int exec_admit(struct op *op, struct runtime *rt, const struct kind *kind,
+               const struct lease_record *record, struct exec_request *req, struct err *err)
 {
-        json_t *env = check_record(c, "env", CHECK_OPTIONAL), *value;
-        const char *name;
-        struct check n;
+        int r = kind->admit_exec ? kind->admit_exec(op, rt, record, req, err) : 0;
 
-        check_nested(&n, c, "env", env);
-        json_object_foreach(env, name, value)
-        {
-                (void)check_string(&n, name, CHECK_REQUIRED, 0, 0);
-                if (!is_variable_name(name))
-                        check_custom(&n, name, "Not a name for a variable");
-        }
-        return env;
+        req->is_single = r > 0;
+        if (r >= 0 && !kind->prepare_exec)
+                r = kind_unsupported(kind, "command execution", err);
+        return MIN(r, 0);
 }
 
-static const char *const *copy_args(struct op *op, const json_t *args)
+/* What api/executions.c tells of a body member by member. */
+static int check_own(const struct exec_request *req, struct err *err)
 {
-        const char **list = arena_alloc(op->arena, (json_array_size(args) + 1) * sizeof(*list));
-        json_t *arg;
-        size_t i;
+        const char *cwd = req->cwd, *key = req->idempotency_key, *name;
+        size_t n_args = 0;
+        json_t *value;
+        bool good = req->command && *req->command && req->timeout_ms >= 0 &&
+                    req->timeout_ms <= EXEC_TIMEOUT_MAX &&
+                    (!cwd || (*cwd && strlen(cwd) <= EXEC_CWD_MAX)) &&
+                    (!key || (*key && strlen(key) <= EXEC_KEY_MAX));
 
-        json_array_foreach(args, i, arg) list[i] = arena_strdup(op->arena, json_string_value(arg));
-        return list;
+        while (req->args && req->args[n_args])
+                n_args++;
+        json_object_foreach((json_t *)req->own_env, name, value) good =
+                good && json_is_string(value) && (req->is_single || exec_is_variable_name(name));
+        if (good && n_args <= EXEC_ARGS_MAX)
+                return 0;
+        return err_set(err, ERR_INVALID, "Validation error");
 }
 
-static void check_terminal(struct check *c, struct exec_request *ret)
+int exec_prepare(struct op *op, struct runtime *rt, const struct kind *kind,
+                 const struct lease_record *record, struct exec_request *req, struct err *err)
 {
-        json_t *tty = check_record(c, "tty", CHECK_OPTIONAL);
-        struct check n;
+        int r = exec_admit(op, rt, kind, record, req, err);
 
-        if (!tty)
-                return;
-        check_nested(&n, c, "tty", tty);
-        ret->terminal = ret->open_stdin = true;
-        ret->columns = (uint16_t)check_int(&n, "columns", CHECK_OPTIONAL, 1, 9999, NULL);
-        ret->rows = (uint16_t)check_int(&n, "rows", CHECK_OPTIONAL, 1, 9999, NULL);
-        check_unknown(&n, (const char *[]){ "columns", "rows", NULL });
-        if (!ret->columns)
-                ret->columns = 80;
-        if (!ret->rows)
-                ret->rows = 24;
+        if (r >= 0)
+                r = check_own(req, err);
+        return r < 0 ? r : kind->prepare_exec(op, rt, record, req, err);
 }
 
 /* What the kernel and the box protocol carry. */
@@ -89,45 +82,6 @@ int exec_request_check_size(const struct exec_request *req, struct err *err)
                         "input through stdin.",
                         COMMAND_MAX);
         return 0;
-}
-
-int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
-                       const json_t **ret_env, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = op->arena;
-        const char *input, *agent;
-        json_t *args, *env;
-
-        *ret = (struct exec_request){ 0 };
-        check_init(&c, request);
-        ret->command = arena_strdup(a, check_string(&c, "command", CHECK_REQUIRED, 1, 0));
-        args = check_strings(&c, "args", CHECK_OPTIONAL, 0);
-        check_array_size(&c, "args", args, 0, ARGS_MAX);
-        ret->cwd = arena_strdup(a, check_string(&c, "cwd", CHECK_NULLABLE, 1, 4096));
-        env = check_env(&c);
-        input = check_string(&c, "stdin", CHECK_NULLABLE, 0, 0);
-        ret->timeout_ms = check_int(&c, "timeoutMs", CHECK_NULLABLE, 1, TIMEOUT_MAX, NULL);
-        ret->idempotency_key =
-                arena_strdup(a, check_string(&c, "idempotencyKey", CHECK_NULLABLE, 1, 255));
-        agent = check_uuid(&c, "agentId", CHECK_NULLABLE);
-        ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
-        (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
-        ret->open_stdin = check_bool(&c, "openStdin", CHECK_OPTIONAL, false);
-        check_terminal(&c, ret);
-        check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "agentId", "detach", "openStdin",
-                                            "tty", NULL });
-        if (input) {
-                ret->stdin_text = arena_strdup(a, input);
-                ret->stdin_len = strlen(input);
-        }
-        if (!check_failed(&c)) {
-                ret->args = copy_args(op, args);
-                ret->args_json = args ? json_to_arena(a, args) : "[]";
-        }
-        *ret_env = ret->own_env = env;
-        return check_end(&c, err);
 }
 
 int exec_request_set_env(struct op *op, const json_t *variables, struct exec_request *req,

@@ -73,17 +73,20 @@ static int intend(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : executions_insert(db, &q->row, err);
 }
 
-static void describe(struct intent *q)
+static void describe_row(struct intent *q)
 {
+        CLEAN(json_decrefp) json_t *args = json_array();
         int64_t now = clock_now_us();
 
+        for (const char *const *arg = q->req->args; arg && *arg; arg++)
+                json_array_append_new(args, json_string(*arg));
         q->row = (struct execution){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .company_id = q->record->lease.company_id,
                 .lease_id = q->record->lease.id,
                 .place_id = q->record->lease.place_id,
                 .command = q->req->command,
-                .args = q->req->args_json,
+                .args = json_to_arena(q->op->arena, args),
                 .cwd = q->req->cwd,
                 .is_terminal = q->req->terminal,
                 .timeout_ms = q->req->timeout_ms,
@@ -323,35 +326,19 @@ static void post_start(struct intent *q, const char *spool)
         mail_post(s->hub->config.mail, &s->letter, start_on_loop);
 }
 
-/* From here on the request has the agent's variables in it. */
-static int add_variables(struct intent *q, struct exec_request *full, struct exec_variables *ret,
-                         struct err *err)
-{
-        int r;
-
-        if (!q->req->agent_id)
-                return 0;
-        r = exec_agent_resolve(q->op, q->rt, q->record, q->req, ret, err);
-        if (r < 0)
-                return r;
-        *full = *q->req;
-        full->env = ret->env;
-        full->redact = ret->redact;
-        q->req = full;
-        return 0;
-}
-
 int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
                const struct exec_request *req, const char **ret_id, struct err *err)
 {
-        struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
+        struct exec_request full = *req, wrapped;
+        struct intent q = { .op = op, .rt = rt, .record = record, .req = &full };
         CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
         CLEAN(cleanup_free) char *spool = NULL;
-        struct exec_request full, wrapped;
         const char *id;
-        int r;
+        int r = exec_agent_find(op, rt, record, &full, err);
 
-        describe(&q);
+        if (r < 0)
+                return r;
+        describe_row(&q);
         id = q.row.id;
         intended_add(rt->hub, id);
         post_id(&q, announce_on_loop);
@@ -366,9 +353,13 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         }
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         q.route = box_route_of(rt, &q.place);
-        r = add_variables(&q, &full, &variables, err);
-        if (r >= 0 && q.req->wrap) {
-                q.req->wrap(op->arena, q.req, &wrapped);
+        r = full.agent_id ? exec_agent_resolve(op, rt, record, &full, &variables, err) : 0;
+        if (r >= 0 && full.agent_id) {
+                full.env = variables.env;
+                full.redact = variables.redact;
+        }
+        if (r >= 0 && full.wrap) {
+                full.wrap(op->arena, &full, &wrapped);
                 q.req = &wrapped;
                 r = exec_request_check_size(q.req, err);
         }

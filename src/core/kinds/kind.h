@@ -246,10 +246,15 @@ struct kind {
 
         /* -- Commands ----------------------------------------------------------------------- */
 
-        /* Turn the caller's request into the request that the box gets, or the runner where there
-         * is no box (exec_request.remote). NULL, or an error, where commands cannot run. */
+        /* Before a request is read in detail: refuse it, by its variables (own_env, not checked
+         * yet) or whatever it says, and make the place ready for it. 1: a runner takes it to its
+         * end, without a terminal. NULL: nothing to say. */
+        int (*admit_exec)(struct op *op, struct runtime *rt, const struct lease_record *record,
+                          const struct exec_request *req, struct err *err);
+        /* Complete the caller's request for the box, or for the runner where there is no box
+         * (exec_request.remote). NULL: commands cannot run. */
         int (*prepare_exec)(struct op *op, struct runtime *rt, const struct lease_record *record,
-                            json_t *request, struct exec_request *ret, struct err *err);
+                            struct exec_request *req, struct err *err);
         /* Inside the transaction that records a command: refuse it, or say as which user of this
          * machine the box writes the output; *ret_writer is left unchanged for the daemon's own
          * user. NULL: nothing to say. */

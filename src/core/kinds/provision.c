@@ -3,8 +3,6 @@
 
 #include <ctype.h>
 
-#define TIMEOUT_MS 300000
-
 json_t *realization_request(const struct realization_input *in)
 {
         static const char *const overlay[] = { "provisionCommand", "teardownCommand",
@@ -40,37 +38,22 @@ json_t *realization_request(const struct realization_input *in)
         return request;
 }
 
-/* Without white space around it; NULL when nothing is left. A new reference. */
-static json_t *trimmed(const char *s)
-{
-        size_t n;
-
-        if (!s)
-                return NULL;
-        while (isspace((unsigned char)*s))
-                s++;
-        n = strlen(s);
-        while (n > 0 && isspace((unsigned char)s[n - 1]))
-                n--;
-        return n ? json_stringn(s, n) : NULL;
-}
-
-json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
-                          const char *remote_cwd, const char *local_cwd)
+const char *provision_script(const json_t *request, bool is_local)
 {
         const json_t *overlay = json_get_object(request, "runtimeOverlay");
-        const char *command = json_get_string(overlay, "provisionCommand");
-        json_t *cwd;
+        const char *script = json_get_string(overlay, "provisionCommand");
 
-        if (!command || command[strspn(command, " \t\r\n\f\v")] == '\0' || is_local)
-                return NULL;
-        cwd = trimmed(realized_cwd);
+        return script && script[strspn(script, " \t\r\n\f\v")] && !is_local ? script : NULL;
+}
+
+const char *provision_cwd(struct arena *arena, const char *realized_cwd, const char *remote_cwd,
+                          const char *local_cwd)
+{
+        const char *cwd = arena_strtrim(arena, realized_cwd);
+
         if (!cwd)
-                cwd = trimmed(remote_cwd);
-        if (!cwd)
-                cwd = json_string(local_cwd);
-        return json_pack("{s:s, s:[s, s], s:o, s:{s:s}, s:i}", "command", "bash", "args", "-lc",
-                         command, "cwd", cwd, "env", "SHELL", "/bin/bash", "timeoutMs", TIMEOUT_MS);
+                cwd = arena_strtrim(arena, remote_cwd);
+        return cwd ? cwd : local_cwd;
 }
 
 /* The first line that is not blank, without white space around it. */

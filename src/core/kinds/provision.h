@@ -3,6 +3,7 @@
 #ifndef BERTH_CORE_PROVISION_H
 #define BERTH_CORE_PROVISION_H
 
+#include "base/arena.h"
 #include "codec/json.h"
 
 /* What was realized for whom, and for which environment. Strings may be NULL where they may be
@@ -20,10 +21,14 @@ struct realization_input {
 /* The realization request, version 1. A new reference. */
 json_t *realization_request(const struct realization_input *input);
 
-/* The body of an execute that provisions, or NULL when nothing is to be done: there is no command,
- * or the place works in the directory itself. A new reference. */
-json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
-                          const char *remote_cwd, const char *local_cwd);
+#define PROVISION_TIMEOUT_MS 300000
+
+/* The script for bash that provisions, borrowed from the request; NULL when nothing is to be done:
+ * there is none, or the place works in the directory itself. */
+const char *provision_script(const json_t *request, bool is_local);
+/* Where it works: the first that is not blank, trimmed. In the arena. */
+const char *provision_cwd(struct arena *arena, const char *realized_cwd, const char *remote_cwd,
+                          const char *local_cwd);
 
 /* How it ended. */
 struct provision_end {

@@ -80,12 +80,15 @@ static void note_secrets(struct adapter_probe *p)
 static int run_script(struct adapter_probe *p, const char *script, const char *cwd, int64_t limit,
                       struct run_command_end *ret, struct err *err)
 {
-        CLEAN(json_decrefp)
-        json_t *body =
-                json_pack("{s:s, s:[s, s], s:s, s:o, s:I}", "command", "sh", "args", "-c", script,
-                          "cwd", cwd, "env", plain_env(p->config), "timeoutMs", (json_int_t)limit);
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", script, NULL },
+                .cwd = cwd,
+                .own_env = adapter_keep(p->op->arena, plain_env(p->config)),
+                .timeout_ms = limit,
+        };
 
-        return run_command_wait(p->op, p->rt, p->record, body, ret, err);
+        return run_command_wait(p->op, p->rt, p->record, &req, ret, err);
 }
 
 /* The directory */
@@ -218,21 +221,6 @@ static json_t *hello_config(const json_t *config)
         return copy;
 }
 
-static json_t *hello_body(const struct adapter_probe *p, const struct adapter_command *c,
-                          int64_t limit)
-{
-        json_t *args = json_array(), *env = plain_env(p->config), *body;
-
-        for (const char *const *arg = c->args; *arg; arg++)
-                json_array_append_new(args, json_string(*arg));
-        json_object_update(env, c->env);
-        body = json_pack("{s:s, s:o, s:s, s:o, s:I}", "command", c->command, "args", args, "cwd",
-                         c->cwd, "env", env, "timeoutMs", (json_int_t)limit);
-        if (c->stdin_text)
-                json_object_set_new(body, "stdin", json_string(c->stdin_text));
-        return body;
-}
-
 static bool needs_login(const struct adapter_probe *p, const struct adapter_result *res,
                         const struct run_command_end *end)
 {
@@ -311,15 +299,26 @@ static int say_hello(struct adapter_probe *p, struct err *err)
                                                 .is_root =
                                                         p->kind->runs_on_host && geteuid() == 0 } };
         struct adapter_command c;
-        json_t *body;
+        struct exec_request req;
+        json_t *env;
         int r = adapter_build(p->op, p->rt, &in, true, &c, &why);
 
         if (r < 0) {
                 note(p, "config_invalid", "error", why.msg, NULL);
                 return 0;
         }
-        body = adapter_keep(p->op->arena, hello_body(p, &c, limit));
-        r = run_command_wait(p->op, p->rt, p->record, body, &end, err);
+        env = adapter_keep(p->op->arena, plain_env(p->config));
+        json_object_update(env, c.env);
+        req = (struct exec_request){
+                .command = c.command,
+                .args = c.args,
+                .cwd = c.cwd,
+                .own_env = env,
+                .stdin_text = c.stdin_text,
+                .stdin_len = c.stdin_len,
+                .timeout_ms = limit,
+        };
+        r = run_command_wait(p->op, p->rt, p->record, &req, &end, err);
         return r < 0 ? r : parse_hello(p, &in, &c, &end, err);
 }
 

@@ -103,16 +103,18 @@ static int finish_there(struct run_task *t, const json_t *plan, const char *scri
 {
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         const char *home = json_get_string(json_array_get(plan, 0), "home");
-        json_t *body =
-                run_keep(t->op->arena, json_pack("{s:s, s:[s, s], s:s, s:s, s:i}", "command", "sh",
-                                                 "args", "-c", script, "cwd", "/", "agentId",
-                                                 t->agent.id, "timeoutMs", SCRIPT_MS));
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", script, NULL },
+                .cwd = "/",
+                .own_env = home ? run_keep(t->op->arena, json_pack("{s:s}", "HOME", home)) : NULL,
+                .timeout_ms = SCRIPT_MS,
+                .agent_id = t->agent.id,
+        };
         int r;
 
-        if (home)
-                json_object_set_new(body, "env", json_pack("{s:s}", "HOME", home));
         FAULT("run.assets.script.before");
-        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         FAULT("run.assets.script.after");
         if (r < 0)
                 return r;

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/exec/exec_agent.h"
+#include "core/exec/exec_request.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 #include "store/agent_state.h"
@@ -193,43 +193,37 @@ static json_t *variables(struct run_task *t, const struct callback_address *call
         return env;
 }
 
-static json_t *body_of(struct run_task *t, const char *key, const struct callback_address *callback)
+static void add_redact(struct arena *arena, const char *value, struct exec_request *req)
 {
-        const struct adapter_command *c = &t->command;
-        json_t *args = json_array();
-        json_t *body;
+        size_t n = 0;
+        const char **list;
 
-        for (const char *const *a = c->args; a && *a; a++)
-                json_array_append_new(args, json_string(*a));
-        body = json_pack("{s:s, s:o, s:o, s:s, s:s}", "command", c->command, "args", args, "env",
-                         variables(t, callback), "idempotencyKey", key, "agentId", t->agent.id);
-        if (c->cwd)
-                json_object_set_new(body, "cwd", json_string(c->cwd));
-        if (c->stdin_text)
-                json_object_set_new(body, "stdin", json_stringn(c->stdin_text, c->stdin_len));
-        if (c->timeout_ms > 0)
-                json_object_set_new(body, "timeoutMs", json_integer(c->timeout_ms));
-        return run_keep(t->op->arena, body);
+        while (req->redact && req->redact[n])
+                n++;
+        list = arena_alloc(arena, (n + 2) * sizeof(*list));
+        if (n)
+                memcpy(list, req->redact, n * sizeof(*list));
+        list[n] = value;
+        req->redact = list;
 }
 
 int run_setup(struct run_task *t, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         const struct adapter_command *c = &t->command;
-        const char *key = arena_printf(t->op->arena, "setup:%s", t->run.id);
-        json_t *body;
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", c->setup, NULL },
+                .cwd = c->cwd,
+                .timeout_ms = MAX(c->setup_timeout_ms, 0),
+                .idempotency_key = arena_printf(t->op->arena, "setup:%s", t->run.id),
+        };
         int r;
 
         if (!c->setup)
                 return 0;
-        body = run_keep(t->op->arena, json_pack("{s:s, s:[s, s], s:s}", "command", "sh", "args",
-                                                "-c", c->setup, "idempotencyKey", key));
-        if (c->cwd)
-                json_object_set_new(body, "cwd", json_string(c->cwd));
-        if (c->setup_timeout_ms > 0)
-                json_object_set_new(body, "timeoutMs", json_integer(c->setup_timeout_ms));
         FAULT("run.setup.before");
-        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         FAULT("run.setup.after");
         if (r == ERR_CANCELLED)
                 return r;
@@ -240,7 +234,18 @@ int run_setup(struct run_task *t, struct err *err)
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)
 {
         struct callback_address *callback = arena_new(t->op->arena, struct callback_address);
-        struct exec_request req;
+        const struct adapter_command *c = &t->command;
+        struct exec_request req = {
+                .command = c->command,
+                .args = c->args,
+                .cwd = c->cwd,
+                .stdin_text = c->stdin_text,
+                .stdin_len = c->stdin_len,
+                .timeout_ms = MAX(c->timeout_ms, 0),
+                .idempotency_key = key,
+                .agent_id = t->agent.id,
+        };
+        const struct kind *kind;
         int r;
 
         FAULT("run.callback.before");
@@ -256,13 +261,15 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
                 return run_fail_transport(t, r, "target", err);
         }
         t->run.callback_port = callback->port;
-        r = run_command_prepare(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
-                                &req, err);
+        req.own_env = run_keep(t->op->arena, variables(t, callback));
+        r = lease_kind(t->rt, &t->record, &kind, err);
+        if (r >= 0)
+                r = exec_prepare(t->op, t->rt, kind, &t->record, &req, err);
         if (r < 0)
                 return run_fail_transport(t, r, "target", err);
-        r = exec_agent_find(t->op, t->rt, &t->record, &req, err);
-        if (r >= 0)
-                r = exec_start(t->op, t->rt, &t->record, &req, ret_id, err);
+        if (*callback->key)
+                add_redact(t->op->arena, callback->key, &req);
+        r = exec_start(t->op, t->rt, &t->record, &req, ret_id, err);
         explicit_bzero(callback->key, sizeof(callback->key));
         return r;
 }

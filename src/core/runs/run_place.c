@@ -295,19 +295,25 @@ static int bring_in(struct run_task *t, struct err *err)
 static int provision(struct run_task *t, const json_t *request, struct err *err)
 {
         const struct environment *env = &t->choice.env;
-        json_t *body = provision_command(request, is_local(t), t->cwd, lease_text(t, "remoteCwd"),
-                                         t->local_cwd);
+        const char *script = provision_script(request, is_local(t));
+        struct exec_request req;
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         CLEAN(cleanup_free) char *failure = NULL;
         int r;
 
-        if (!body)
+        if (!script)
                 return 0;
-        run_keep(t->op->arena, body);
-        json_object_set_new(body, "idempotencyKey",
-                            json_string(arena_printf(t->op->arena, "provision:%s", t->run.id)));
+        req = (struct exec_request){
+                .command = "bash",
+                .args = (const char *[]){ "-lc", script, NULL },
+                .cwd = provision_cwd(t->op->arena, t->cwd, lease_text(t, "remoteCwd"),
+                                     t->local_cwd),
+                .own_env = run_keep(t->op->arena, json_pack("{s:s}", "SHELL", "/bin/bash")),
+                .timeout_ms = PROVISION_TIMEOUT_MS,
+                .idempotency_key = arena_printf(t->op->arena, "provision:%s", t->run.id),
+        };
         FAULT("run.provision.before");
-        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         FAULT("run.provision.after");
         if (r < 0)
                 return fail(t, r, "workspace_realization_failed",

@@ -15,12 +15,15 @@
 static int run_script(struct run_task *t, const char *what, const char *script, const char *path,
                       struct run_command_end *end, struct err *err)
 {
-        const char *key = arena_printf(t->op->arena, "%s:%s", what, t->run.id);
-        json_t *body = json_pack("{s:s, s:[s, s, s, s], s:s, s:s, s:I}", "command", "sh", "args",
-                                 "-c", script, "sh", path, "cwd", t->command.cwd, "idempotencyKey",
-                                 key, "timeoutMs", (json_int_t)HELPER_MS);
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", script, "sh", path, NULL },
+                .cwd = t->command.cwd,
+                .timeout_ms = HELPER_MS,
+                .idempotency_key = arena_printf(t->op->arena, "%s:%s", what, t->run.id),
+        };
 
-        return run_command_wait(t->op, t->rt, &t->record, run_keep(t->op->arena, body), end, err);
+        return run_command_wait(t->op, t->rt, &t->record, &req, end, err);
 }
 
 /* A file that cannot be read is not a session; only a place that cannot be asked is an error. */
@@ -70,30 +73,27 @@ int run_ready_session(struct run_task *t, struct err *err)
 
 /* -- Models ------------------------------------------------------------------------------------ */
 
-static json_t *list_body(struct run_task *t)
-{
-        const struct adapter_command *c = &t->command;
-        const char *key = arena_printf(t->op->arena, "models:%s", t->run.id);
-        json_t *args = json_array(), *body;
-
-        for (const char *const *arg = c->list_argv + 1; *arg; arg++)
-                json_array_append_new(args, json_string(*arg));
-        body = json_pack("{s:s, s:o, s:O, s:s, s:s, s:I, s:s}", "command", c->list_argv[0], "args",
-                         args, "env", c->env, "agentId", t->agent.id, "idempotencyKey", key,
-                         "timeoutMs", (json_int_t)c->list_timeout_ms, "cwd", c->cwd);
-        return run_keep(t->op->arena, body);
-}
-
 int run_ready_model(struct run_task *t, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { .max = MODELS_MAX };
+        const struct adapter_command *c = &t->command;
+        struct exec_request req;
         const char *fault;
         int r;
 
-        if (!t->command.list_argv)
+        if (!c->list_argv)
                 return 0;
+        req = (struct exec_request){
+                .command = c->list_argv[0],
+                .args = c->list_argv + 1,
+                .cwd = c->cwd,
+                .own_env = c->env,
+                .timeout_ms = c->list_timeout_ms,
+                .idempotency_key = arena_printf(t->op->arena, "models:%s", t->run.id),
+                .agent_id = t->agent.id,
+        };
         FAULT("run.models.before");
-        r = run_command_wait(t->op, t->rt, &t->record, list_body(t), &end, err);
+        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         FAULT("run.models.after");
         if (r < 0)
                 return r;

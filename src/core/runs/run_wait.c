@@ -2,41 +2,7 @@
 #include "core/runs/run_wait.h"
 
 #include "base/fd.h"
-#include "core/exec/exec_agent.h"
-
-/* -- Starting ---------------------------------------------------------------------------------- */
-
-static void add_redact(struct op *op, const char *value, struct exec_request *req)
-{
-        size_t n = 0;
-        const char **list;
-
-        while (req->redact && req->redact[n])
-                n++;
-        list = arena_alloc(op->arena, (n + 2) * sizeof(*list));
-        if (n)
-                memcpy(list, req->redact, n * sizeof(*list));
-        list[n] = value;
-        req->redact = list;
-}
-
-int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
-                        json_t *body, const char *redact, struct exec_request *ret, struct err *err)
-{
-        const struct kind *kind;
-        int r = lease_kind(rt, record, &kind, err);
-
-        if (r < 0)
-                return r;
-        if (!kind->prepare_exec)
-                return kind_unsupported(kind, "command execution", err);
-        r = kind->prepare_exec(op, rt, record, body, ret, err);
-        if (r >= 0 && redact && *redact)
-                add_redact(op, redact, ret);
-        return r;
-}
-
-/* -- Waiting ----------------------------------------------------------------------------------- */
+#include "core/exec/exec_request.h"
 
 struct waiting {
         struct letter letter;
@@ -111,19 +77,19 @@ static int read_output(const struct runtime *rt, const char *id, bool want_stder
 }
 
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
-                     json_t *body, struct run_command_end *ret, struct err *err)
+                     struct exec_request *req, struct run_command_end *ret, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct exec_request req;
+        const struct kind *kind;
         struct execution row;
         const char *id;
         size_t max;
-        int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
+        int r = lease_kind(rt, record, &kind, err);
 
         if (r >= 0)
-                r = exec_agent_find(op, rt, record, &req, err);
+                r = exec_prepare(op, rt, kind, record, req, err);
         if (r >= 0)
-                r = exec_start(op, rt, record, &req, &id, err);
+                r = exec_start(op, rt, record, req, &id, err);
         if (r >= 0)
                 r = wait_for(op, rt, id, err);
         if (r >= 0)

@@ -14,16 +14,10 @@ struct run_command_end {
         size_t max; /* in: bytes kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
 };
 
-/* `body` is that of an execute request; with `agentId` the command has the agent's variables. An
- * error means that it is unknown how the command ended. */
+/* Prepare the place for a request of the daemon's own, run it and wait. An error means that it is
+ * unknown how the command ended. */
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
-                     json_t *body, struct run_command_end *ret, struct err *err);
+                     struct exec_request *req, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);
-
-/* Turn an execute request into the command for that place; `redact` (may be NULL) is one more value
- * to keep out of the output. The request lives as long as the operation; exec_start() takes it. */
-int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
-                        json_t *body, const char *redact, struct exec_request *ret,
-                        struct err *err);
 
 #endif

@@ -76,7 +76,7 @@ json_t *berth_read_report(const char *dir);
 int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
                 json_t *config, struct probe_result *ret, struct err *err);
 int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                       json_t *request, struct exec_request *ret, struct err *err);
+                       struct exec_request *ret, struct err *err);
 int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
                         uid_t *ret_writer, struct err *err);
 

@@ -56,16 +56,13 @@ int berth_admit_command(struct db *db, const struct place *place, struct arena *
 }
 
 int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                       json_t *request, struct exec_request *ret, struct err *err)
+                       struct exec_request *ret, struct err *err)
 {
         struct place place;
         CLEAN(json_decrefp) json_t *variables = json_object();
         json_t *config = NULL;
-        const json_t *env;
-        int r = exec_request_parse(op, request, ret, &env, err);
+        int r = place_load(op, rt, record->lease.place_id, &place, err);
 
-        if (r >= 0)
-                r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
                 r = kind_place_config(op, &place, &config, err);
         if (r < 0)
@@ -73,7 +70,7 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
         set_base(variables, config, ret->terminal);
         set_proxy(op, variables, config);
         exec_variables_update(variables, json_get_object(config, "env"));
-        exec_variables_update(variables, env);
+        exec_variables_update(variables, ret->own_env);
         if (!ret->cwd)
                 ret->cwd = BERTH_WORKSPACE;
         if (!ret->timeout_ms)

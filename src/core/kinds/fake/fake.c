@@ -237,8 +237,8 @@ static int fake_plan(struct op *op, struct runtime *rt, const struct environment
         return sandbox_plan(op, rt, &kind_fake, config, req, ret, err);
 }
 
-static int fake_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                             json_t *request, struct exec_request *ret, struct err *err)
+static int fake_admit_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                           const struct exec_request *req, struct err *err)
 {
         return err_set(err, ERR_UNPROCESSABLE,
                        "Sandbox driver does not support direct command execution for built-in "
@@ -269,6 +269,6 @@ const struct kind kind_fake = {
         .is_only_rows = fake_is_only_rows,
         .describe = sandbox_describe,
         .realize = sandbox_realize,
-        .prepare_exec = fake_prepare_exec,
+        .admit_exec = fake_admit_exec,
         .realization = &sandbox_realization,
 };

@@ -140,17 +140,12 @@ static const char *workspace_path(struct op *op, const struct lease *lease)
 }
 
 static int local_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                              json_t *request, struct exec_request *ret, struct err *err)
+                              struct exec_request *ret, struct err *err)
 {
         const char *home = getenv("HOME");
-        const json_t *env;
-        json_t *variables;
-        int r = exec_request_parse(op, request, ret, &env, err);
+        json_t *variables = build_env(op, rt, &record->env, ret->own_env);
+        int r = exec_request_set_env(op, variables, ret, err);
 
-        if (r < 0)
-                return r;
-        variables = build_env(op, rt, &record->env, env);
-        r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
         if (!ret->cwd)
                 ret->cwd = workspace_path(op, &record->lease);

@@ -285,15 +285,10 @@ static const char *commands_of(struct op *op, const struct lease *lease)
         return json_get_string(json_from_text(op->arena, lease->metadata), "commands");
 }
 
-static bool needs_box(const json_t *request)
-{
-        const json_t *tty = json_object_get(request, "tty");
-
-        return tty && !json_is_null(tty);
-}
-
-bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
-                       const json_t *request)
+/* Whether a command is to be run in a box: there is a box, the command needs one (a terminal), or
+ * all commands run in one (setting plugin_box). False where putting one inside failed before. */
+static bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
+                              bool terminal)
 {
         const char *commands;
 
@@ -302,7 +297,7 @@ bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lea
         commands = commands_of(op, lease);
         if (commands && streq(commands, "execute"))
                 return false; /* it was tried */
-        return commands || rt->settings.plugin_box == PLUGIN_BOX_ALWAYS || needs_box(request);
+        return commands || rt->settings.plugin_box == PLUGIN_BOX_ALWAYS || terminal;
 }
 
 /* A box that runs is the proof that one can. */
@@ -386,44 +381,42 @@ int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *leas
         return 0;
 }
 
-static int describe_command(struct op *op, const struct plugin_lease *l, json_t *request,
-                            struct exec_request *ret, struct err *err)
-{
-        const json_t *own = NULL;
-        struct plugin_box box;
-        json_t *variables;
-        int r = plugin_box_read(op, &l->place, &box, err);
-
-        if (r >= 0)
-                r = exec_request_parse(op, request, ret, &own, err);
-        if (r < 0)
-                return r;
-        variables = json_object();
-        exec_variables_update(variables, box.env);
-        exec_variables_update(variables, own);
-        r = exec_request_set_env(op, variables, ret, err);
-        json_decref(variables);
-        if (!ret->cwd)
-                ret->cwd = arena_strdup(op->arena, json_get_string(l->metadata, "remoteCwd"));
-        if (!ret->cwd)
-                ret->cwd = "/";
-        return r;
-}
-
-int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                            json_t *request, struct exec_request *ret, struct err *err)
+int plugin_box_admit(struct op *op, struct runtime *rt, const struct lease_record *record,
+                     bool terminal, struct err *err)
 {
         struct plugin_lease l;
-        int r = plugin_lease_load(op, rt, &record->lease, &l, err);
+        int r;
 
+        if (!plugin_box_wanted(op, rt, &record->lease, terminal))
+                return 1;
+        r = plugin_lease_load(op, rt, &record->lease, &l, err);
         if (r >= 0)
                 r = make_sure(op, rt, &l, err);
-        if (r >= 0)
-                return describe_command(op, &l, request, ret, err);
-        if (!does_without(r))
-                return r;
+        if (r >= 0 || !does_without(r))
+                return MIN(r, 0);
         log_info("commands of a lease run without a box", LOG_S("lease", record->lease.id),
                  LOG_S("reason", err->msg));
         err_clear(err);
         return 1;
+}
+
+int plugin_box_prepare_exec(struct op *op, const struct plugin_lease *l, struct exec_request *req,
+                            struct err *err)
+{
+        struct plugin_box box;
+        json_t *variables;
+        int r = plugin_box_read(op, &l->place, &box, err);
+
+        if (r < 0)
+                return r;
+        variables = json_object();
+        exec_variables_update(variables, box.env);
+        exec_variables_update(variables, req->own_env);
+        r = exec_request_set_env(op, variables, req, err);
+        json_decref(variables);
+        if (!req->cwd)
+                req->cwd = arena_strdup(op->arena, json_get_string(l->metadata, "remoteCwd"));
+        if (!req->cwd)
+                req->cwd = "/";
+        return r;
 }

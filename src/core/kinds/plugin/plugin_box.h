@@ -23,14 +23,13 @@
 /* Any thread: the route of a place that has a box inside; else NULL. */
 const struct box_route *plugin_box_route_of(const struct place *place);
 
-/* Whether a request is to be run in a box: there is a box, the request needs one (a terminal), or
- * all requests run in one (setting plugin_box). False where putting one inside failed before. */
-bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
-                       const json_t *request);
-/* Put a box inside, if there is none yet, and describe the command for it. 1 when there can be no
- * box. */
-int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                            json_t *request, struct exec_request *ret, struct err *err);
+/* Put a box inside for a command, if there is none yet. 1 when there can be no box, or the command
+ * is to be run without one. */
+int plugin_box_admit(struct op *op, struct runtime *rt, const struct lease_record *record,
+                     bool terminal, struct err *err);
+/* Complete a request for the box. */
+int plugin_box_prepare_exec(struct op *op, const struct plugin_lease *l, struct exec_request *req,
+                            struct err *err);
 /* Put a box inside for work that goes best through one, unless that failed before or is turned off.
  * An error is one of the operation; plugin_box_route_of() says whether there is a box then. */
 int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err);

@@ -93,6 +93,7 @@ const struct kind kind_plugin_driver = {
         .describe = plugin_place_describe,
         .resume_lease = plugin_lease_resume,
         .realize = plugin_lease_realize,
+        .admit_exec = plugin_lease_admit_exec,
         .prepare_exec = plugin_lease_prepare_exec,
         .route = plugin_box_route_of,
         .bring_box = plugin_box_bring,

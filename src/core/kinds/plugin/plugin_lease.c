@@ -2,15 +2,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "codec/check.h"
 #include "core/exec/exec.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/places/place.h"
 #include "core/plugins/plugin_registry.h"
 
-#define ARGS_MAX    4096
-#define TIMEOUT_MAX (INT64_C(366) * 86400000)
 
 int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
                       struct plugin_lease *ret, struct err *err)
@@ -114,71 +111,30 @@ int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *l
 
 /* Commands */
 
-static const json_t *check_env(struct check *c)
-{
-        json_t *env = check_record(c, "env", CHECK_OPTIONAL), *value;
-        const char *name;
-        struct check n;
-
-        check_nested(&n, c, "env", env);
-        json_object_foreach(env, name, value)(void) check_string(&n, name, CHECK_REQUIRED, 0, 0);
-        return env;
-}
-
-/* A worker can only run a command to its end: all input is given at once, and there is no terminal.
- */
-static int check_request(struct op *op, json_t *request, struct exec_request *ret, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = op->arena;
-        const char *agent;
-        json_t *args;
-
-        *ret = (struct exec_request){ 0 };
-        check_init(&c, request);
-        ret->command = arena_strdup(a, check_string(&c, "command", CHECK_REQUIRED, 1, 0));
-        args = check_strings(&c, "args", CHECK_OPTIONAL, 0);
-        check_array_size(&c, "args", args, 0, ARGS_MAX);
-        ret->cwd = arena_strdup(a, check_string(&c, "cwd", CHECK_NULLABLE, 1, 4096));
-        ret->own_env = check_env(&c);
-        (void)check_string(&c, "stdin", CHECK_NULLABLE, 0, 0);
-        ret->timeout_ms = check_int(&c, "timeoutMs", CHECK_NULLABLE, 1, TIMEOUT_MAX, NULL);
-        ret->idempotency_key =
-                arena_strdup(a, check_string(&c, "idempotencyKey", CHECK_NULLABLE, 1, 255));
-        agent = check_uuid(&c, "agentId", CHECK_NULLABLE);
-        ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
-        (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
-        if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
-                check_custom(
-                        &c, "openStdin",
-                        "Commands that a plugin runs get all of their input at the start: send it as stdin");
-        if (check_has(&c, "tty"))
-                check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
-        check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "agentId", "detach", "openStdin",
-                                            "tty", NULL });
-        ret->args_json = args && !check_failed(&c) ? json_to_arena(a, args) : "[]";
-        return check_end(&c, err);
-}
-
 static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
-                              const json_t *request)
+                              const struct exec_request *req)
 {
-        static const char *const passed[] = {
-                "command", "args", "cwd", "env", "stdin", "timeoutMs"
-        };
-        json_t *params = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "driverKey",
+        json_t *params = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "driverKey",
                                    l->target.driver_key, "companyId", l->scope.company_id,
                                    "environmentId", l->scope.environment_id, "issueId",
                                    json_string_or_null(l->scope.issue_id), "config", take_config,
-                                   "lease", plugin_lease_ref(l));
+                                   "lease", plugin_lease_ref(l), "command", req->command);
 
-        for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
-                json_t *v = json_object_get(request, passed[i]);
+        if (req->args) {
+                json_t *args = json_array();
 
-                if (v && !json_is_null(v))
-                        json_object_set(params, passed[i], v);
+                for (const char *const *arg = req->args; *arg; arg++)
+                        json_array_append_new(args, json_string(*arg));
+                json_object_set_new(params, "args", args);
         }
+        if (req->cwd)
+                json_object_set_new(params, "cwd", json_string(req->cwd));
+        if (req->own_env)
+                json_object_set(params, "env", (json_t *)req->own_env);
+        if (req->stdin_text)
+                json_object_set_new(params, "stdin", json_stringn(req->stdin_text, req->stdin_len));
+        if (req->timeout_ms)
+                json_object_set_new(params, "timeoutMs", json_integer(req->timeout_ms));
         return params;
 }
 
@@ -239,36 +195,38 @@ static void execute_abandon(struct runtime *rt, const char *who, int64_t call)
 static const struct exec_runner worker_runner = { .begin = execute_begin,
                                                   .abandon = execute_abandon };
 
-int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                              json_t *request, struct exec_request *ret, struct err *err)
+int plugin_lease_admit_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                            const struct exec_request *req, struct err *err)
 {
-        struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
-        struct execute_call *call = arena_new(op->arena, struct execute_call);
+        return plugin_box_admit(op, rt, record, req->terminal, err);
+}
+
+int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                              struct exec_request *req, struct err *err)
+{
+        struct exec_remote *remote;
+        struct execute_call *call;
         struct plugin_lease l;
         json_t *config = NULL;
-        int r;
+        int r = plugin_lease_load(op, rt, &record->lease, &l, err);
 
-        if (plugin_box_wanted(op, rt, &record->lease, request)) {
-                r = plugin_box_prepare_exec(op, rt, record, request, ret, err);
-                if (r <= 0)
-                        return r;
-        }
-        r = check_request(op, request, ret, err);
-        if (r >= 0)
-                r = plugin_lease_load(op, rt, &record->lease, &l, err);
+        if (r >= 0 && !req->is_single)
+                return plugin_box_prepare_exec(op, &l, req, err);
         if (r >= 0)
                 r = plugin_resolve_config(op, rt, &l.target, &l.scope, l.config, &config,
-                                          &ret->redact, err);
+                                          &req->redact, err);
         if (r < 0)
                 return r;
+        call = arena_new(op->arena, struct execute_call);
         *call = (struct execute_call){
                 .company_id = l.scope.company_id,
-                .limit_ms = plugin_limit_execute(ret->timeout_ms, l.config),
-                .params = json_keep(op->arena, execute_params(&l, config, request)),
+                .limit_ms = plugin_limit_execute(req->timeout_ms, l.config),
+                .params = json_keep(op->arena, execute_params(&l, config, req)),
         };
+        remote = arena_new(op->arena, struct exec_remote);
         *remote = (struct exec_remote){ .runner = &worker_runner,
                                         .who = l.target.plugin_id,
                                         .call = call };
-        ret->remote = remote;
+        req->remote = remote;
         return 0;
 }

@@ -130,8 +130,10 @@ int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environ
                          struct err *err);
 int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease, json_t **ret,
                         struct err *err);
+int plugin_lease_admit_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                            const struct exec_request *req, struct err *err);
 int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                              json_t *request, struct exec_request *ret, struct err *err);
+                              struct exec_request *req, struct err *err);
 int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
                               struct err *err);
 

@@ -114,6 +114,7 @@ const struct kind kind_plugin_sandbox = {
         .matches = sandbox_matches,
         .describe = plugin_place_describe,
         .realize = plugin_lease_realize,
+        .admit_exec = plugin_lease_admit_exec,
         .prepare_exec = plugin_lease_prepare_exec,
         .route = plugin_box_route_of,
         .bring_box = plugin_box_bring,

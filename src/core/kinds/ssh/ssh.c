@@ -362,23 +362,24 @@ static int run_plain(struct op *op, const struct place *place, struct exec_reque
         return 0;
 }
 
+static int ssh_admit_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                          const struct exec_request *req, struct err *err)
+{
+        return ssh_env_check(req->own_env, err);
+}
+
 static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                            json_t *request, struct exec_request *ret, struct err *err)
+                            struct exec_request *ret, struct err *err)
 {
         struct place place;
         json_t *document = NULL, *variables;
-        const json_t *env = NULL;
-        int r = ssh_env_check(json_object_get(request, "env"), err);
+        int r = place_load(op, rt, record->lease.place_id, &place, err);
 
-        if (r >= 0)
-                r = exec_request_parse(op, request, ret, &env, err);
-        if (r >= 0)
-                r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
                 r = kind_place_config(op, &place, &document, err);
         if (r < 0)
                 return r;
-        variables = ssh_env_sanitize(env);
+        variables = ssh_env_sanitize(ret->own_env);
         r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
         ret->cwd = choose_cwd(op, ret, document);
@@ -464,6 +465,7 @@ const struct kind kind_ssh = {
         .identity = identity,
         .address = ssh_address,
         .realize = ssh_realize,
+        .admit_exec = ssh_admit_exec,
         .prepare_exec = ssh_prepare_exec,
         .route = ssh_route_of,
         .ways = synced,
