@@ -1,6 +1,7 @@
 /* The kinds of agents: which there are, trying one, and the models it offers. They are files
  * (docs/adapters.md), so nothing is installed or changed here. */
 #include "api/thing.h"
+#include "codec/check.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/adapters/adapter_run.h"
 #include "core/runs/adapter_test.h"
@@ -42,19 +43,61 @@ static int get_adapter(struct call *c, struct err *err)
 
 static int test_environment(struct call *c, struct err *err)
 {
+        CLEAN(check_done) struct check k = { 0 };
+        struct adapter_test_request req = { .company_id = c->params[0], .type = c->params[1] };
+        struct adapter_test_result result;
+        json_t *config;
+        struct jw *w;
         int r = access_authenticated(&c->actor, err);
 
         if (r >= 0)
                 r = call_check_thing(c, err);
-        return r < 0 ? r
-                     : adapter_test(c->op, c->rt, c->params[0], c->params[1], c->body, &c->out,
-                                    err);
+        if (r < 0)
+                return r;
+        check_init(&k, c->body);
+        config = check_record(&k, "adapterConfig", CHECK_OPTIONAL);
+        req.environment_id =
+                arena_strdup(c->op->arena, check_uuid(&k, "environmentId", CHECK_NULLABLE));
+        r = check_end(&k, err);
+        req.config = config ? json_incref(config) : json_object();
+        if (r >= 0)
+                r = adapter_test(c->op, c->rt, &req, &result, err);
+        json_decref(req.config);
+        if (r < 0)
+                return r;
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "adapterType", result.type);
+        jw_kstring(w, "status", result.status);
+        jw_key(w, "checks");
+        jw_array(w);
+        for (const struct adapter_finding *f = result.findings; f < result.findings + result.n;
+             f++) {
+                jw_object(w);
+                jw_kstring(w, "code", f->code);
+                jw_kstring(w, "level", f->level);
+                jw_kstring(w, "message", f->message);
+                if (f->detail)
+                        jw_kstring(w, "detail", f->detail);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+        jw_ktime(w, "testedAt", result.tested_at);
+        jw_object_end(w);
+        return 0;
 }
 
-static int models(struct call *c, struct err *err)
+static int list_models(struct call *c, struct err *err)
 {
-        return adapter_models(c->op, c->rt, c->params[0], c->params[1],
-                              call_query(c, "environmentId"), &c->out, err);
+        const json_t *models = NULL;
+        int r = adapter_models(c->op, c->rt, c->params[0], c->params[1],
+                               call_query(c, "environmentId"), &models, err);
+
+        if (r >= 0 && models)
+                json_put(&c->out, models);
+        else if (r >= 0)
+                buf_puts(&c->out, "[]");
+        return r;
 }
 
 const struct route routes_adapters[] = {
@@ -62,6 +105,6 @@ const struct route routes_adapters[] = {
         { "GET", "/api/adapters/:type", .fn = get_adapter },
         { "POST", "/api/companies/:companyId/adapters/:type/test-environment",
           .fn = test_environment, .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_RIGHTS_FIRST },
-        { "GET", "/api/companies/:companyId/adapters/:type/models", .fn = models },
+        { "GET", "/api/companies/:companyId/adapters/:type/models", .fn = list_models },
         { 0 },
 };
