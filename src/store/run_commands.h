@@ -6,7 +6,7 @@
 
 struct run_command {
         const char *run_id, *execution_key;
-        const char *adapter;  /* JSON object (core/runs/run_kept.c) */
+        const char *adapter;  /* JSON object (core/runs/run_command.c) */
         const char *input;    /* what it reads; NULL: nothing */
         int64_t end_asked_at; /* 0: it was not */
         int64_t created_at;

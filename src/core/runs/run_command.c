@@ -1,4 +1,5 @@
-/* The command of a run: building it with the adapter, its variables, and starting it. */
+/* Decides what the command of a run is: built with the adapter, recorded, checked in its place,
+ * given its variables, and started. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -6,6 +7,12 @@
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 #include "store/agent_state.h"
+#include "store/run_commands.h"
+
+#define HELPER_MS     15000
+#define MODELS_MAX    ((size_t)1 << 20)
+#define HEADER_SCRIPT "[ -f \"$1\" ] && head -c 65536 \"$1\" | head -n 1"
+#define NEW_SCRIPT    "mkdir -p \"${1%/*}\" && : >>\"$1\""
 
 static const char *const callback_names[] = { "PAPERCLIP_API_URL", "PAPERCLIP_API_KEY",
                                               "PAPERCLIP_API_BRIDGE_MODE" };
@@ -167,6 +174,79 @@ int run_rebuild(struct run_task *t, const char *key, struct err *err)
         return r;
 }
 
+/* -- The record of a command ------------------------------------------------------------------- */
+
+/* Kept from the command's beginning to its end: what is needed to read its output, and its input.
+ * The agent may change while the command works, even into another kind; the started command stays
+ * as it was. */
+int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err)
+{
+        const struct adapter_command *c = &t->command;
+        const struct adapter_billing *b = &c->billing;
+        CLEAN(json_decrefp)
+        json_t *json = json_pack("{s:s, s:O*, s:s*, s:s*, s:s*, s:I, s:s*, s:I, s:{s:s*, s:s*, "
+                                 "s:s*, s:s*}}",
+                                 "type", t->input.type, "identity", t->input.target.identity, "cwd",
+                                 c->cwd, "sessionId", c->session_id, "newSessionId",
+                                 c->new_session_id, "timeoutMs", (json_int_t)c->timeout_ms,
+                                 "timeoutSource", c->timeout_source, "graceMs",
+                                 (json_int_t)c->grace_ms, "billing", "provider", b->provider,
+                                 "biller", b->biller, "type", b->type, "model", b->model);
+        struct run_command row = {
+                .run_id = t->run.id,
+                .execution_key = key,
+                .adapter = json_to_arena(t->op->arena, json),
+                .input = t->command.stdin_text,
+                .created_at = clock_now_us(),
+        };
+
+        return run_commands_put(db, &row, err);
+}
+
+static void restore_command(struct run_task *t, const struct run_command *row)
+{
+        const json_t *json = run_parse(t->op->arena, row->adapter);
+        const json_t *billing = json_get_object(json, "billing");
+
+        t->input = (struct adapter_input){
+                .type = json_get_string(json, "type"),
+                .agent = &t->agent,
+                .company_name = t->company_name,
+                .run_id = t->run.id,
+                .context = t->context,
+                .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
+                .target = { .identity = json_get_object(json, "identity") },
+        };
+        t->command = (struct adapter_command){
+                .cwd = json_get_string(json, "cwd"),
+                .stdin_text = row->input,
+                .stdin_len = row->input ? strlen(row->input) : 0,
+                .timeout_ms = json_integer_value(json_object_get(json, "timeoutMs")),
+                .timeout_source = json_get_string(json, "timeoutSource"),
+                .grace_ms = json_integer_value(json_object_get(json, "graceMs")),
+                .session_id = json_get_string(json, "sessionId"),
+                .new_session_id = json_get_string(json, "newSessionId"),
+                .billing = { .provider = json_get_string(billing, "provider"),
+                             .biller = json_get_string(billing, "biller"),
+                             .type = json_get_string(billing, "type"),
+                             .model = json_get_string(billing, "model") },
+        };
+        t->end_asked_at = row->end_asked_at;
+}
+
+int run_kept_get(struct run_task *t, const char *key, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct run_command row;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
+
+        if (r >= 0)
+                r = run_commands_get(db, t->run.id, key, t->op->arena, &row, err);
+        if (r > 0)
+                restore_command(t, &row);
+        return r;
+}
+
 /* -- Starting ---------------------------------------------------------------------------------- */
 
 static bool is_configured(const struct run_task *t, const char *name)
@@ -205,6 +285,95 @@ static void add_redact(struct arena *arena, const char *value, struct exec_reque
                 memcpy(list, req->redact, n * sizeof(*list));
         list[n] = value;
         req->redact = list;
+}
+
+/* -- In the place, before the command ---------------------------------------------------------- */
+
+static int run_script(struct run_task *t, const char *what, const char *script, const char *path,
+                      struct run_command_end *end, struct err *err)
+{
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", script, "sh", path, NULL },
+                .cwd = t->command.cwd,
+                .timeout_ms = HELPER_MS,
+                .idempotency_key = arena_printf(t->op->arena, "%s:%s", what, t->run.id),
+        };
+
+        return run_command_wait(t->op, t->rt, &t->record, &req, end, err);
+}
+
+/* A file that cannot be read is not a session; only a place that cannot be asked is an error. */
+static int read_header(struct run_task *t, bool *ret_fits, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        int r;
+
+        FAULT("run.session.before");
+        r = run_script(t, "session", HEADER_SCRIPT, t->command.session_id, &end, err);
+        FAULT("run.session.after");
+        *ret_fits = r >= 0 &&
+                    adapter_session_fits(t->command.session_header, buf_str(&end.out), end.out.len);
+        return r;
+}
+
+static int make_file(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        int r;
+
+        FAULT("run.session.new.before");
+        r = run_script(t, "session-new", NEW_SCRIPT, t->command.new_session_id, &end, err);
+        FAULT("run.session.new.after");
+        if (r >= 0 && (!end.how.has_code || end.how.code != 0))
+                return err_set(err, ERR_PROVIDER, "The session file %s could not be made.",
+                               t->command.new_session_id);
+        return r;
+}
+
+int run_ready_session(struct run_task *t, struct err *err)
+{
+        bool fits;
+        int r;
+
+        if (!t->command.session_header)
+                return 0;
+        if (t->command.session_id) {
+                r = read_header(t, &fits, err);
+                if (r >= 0 && !fits)
+                        r = run_build(t, true, err);
+                if (r < 0 || fits)
+                        return r;
+        }
+        return t->command.new_session_id ? make_file(t, err) : 0;
+}
+
+int run_ready_model(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { .max = MODELS_MAX };
+        const struct adapter_command *c = &t->command;
+        struct exec_request req;
+        const char *fault;
+        int r;
+
+        if (!c->list_argv)
+                return 0;
+        req = (struct exec_request){
+                .command = c->list_argv[0],
+                .args = c->list_argv + 1,
+                .cwd = c->cwd,
+                .own_env = c->env,
+                .timeout_ms = c->list_timeout_ms,
+                .idempotency_key = arena_printf(t->op->arena, "models:%s", t->run.id),
+                .agent_id = t->agent.id,
+        };
+        FAULT("run.models.before");
+        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
+        FAULT("run.models.after");
+        if (r < 0)
+                return r;
+        fault = adapter_model_fault(t->op->arena, &t->input, &t->command, &end.how);
+        return fault ? err_set(err, ERR_UNPROCESSABLE, "%s", fault) : 0;
 }
 
 int run_setup(struct run_task *t, struct err *err)

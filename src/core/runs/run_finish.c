@@ -22,11 +22,6 @@ struct ending {
         bool was_begun;        /* and an earlier daemon started it */
 };
 
-static bool has_ended(const struct execution *x)
-{
-        return !streq(x->status, EXEC_STARTING) && !streq(x->status, EXEC_RUNNING);
-}
-
 /* -- The log ----------------------------------------------------------------------------------- */
 
 static int finish_log(struct ending *e, struct err *err)
@@ -173,11 +168,6 @@ static void judge_log(struct ending *e)
                                 dir, e->log_error);
 }
 
-static bool has_waited(const struct run_task *t)
-{
-        return clock_now_us() - t->run.exited_at > t->rt->settings.output_wait_ms * US_PER_MS;
-}
-
 /* The command is gone, and how it ended is unknown. */
 static void judge_loss(struct ending *e)
 {
@@ -194,16 +184,6 @@ static void judge_loss(struct ending *e)
                                         (long long)e->t->run.process_pid);
         else
                 o->error = RUN_LOST_TEXT;
-}
-
-static void judge_refusal(struct ending *e)
-{
-        struct run_outcome *o = &e->outcome;
-
-        o->status = RUN_FAILED;
-        o->error_code = RUN_FAILED_CODE;
-        o->exit_code = e->execution.exit_code;
-        o->error = e->execution.reason ? e->execution.reason : "The command could not be started.";
 }
 
 /* -- The workspace ----------------------------------------------------------------------------- */
@@ -265,32 +245,8 @@ static int keep_fresh(struct db *db, struct run_task *t, struct err *err)
         return run_kept_put(db, t, run_key(t, true), err);
 }
 
-static bool wants_fresh(const struct ending *e)
+static int start_fresh(struct run_task *t, const char **ret_id, struct err *err)
 {
-        const struct run_task *t = e->t;
-
-        return e->result.unknown_session && t->command.session_id && !e->fresh &&
-               !run_is_terminal(&t->run);
-}
-
-/* A command that was started before a crash stays as it is, and so does the record of it. */
-static int take_up_fresh(struct ending *e, struct err *err)
-{
-        struct run_task *t = e->t;
-        struct execution found;
-        int r = run_task_execution(t, run_key(t, true), &found, err);
-
-        if (r < 0)
-                return r;
-        t->run.execution_id = found.id;
-        e->was_begun = true;
-        return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
-}
-
-static int start_fresh(struct ending *e, struct err *err)
-{
-        struct run_task *t = e->t;
-        const char *id;
         int r = run_build(t, true, err);
 
         if (r >= 0)
@@ -299,62 +255,52 @@ static int start_fresh(struct ending *e, struct err *err)
                 r = run_step(t, STEP_FINISHING, STEP_FINISHING, keep_fresh, err);
         FAULT("run.fresh.before");
         if (r >= 0)
-                r = run_start(t, run_key(t, true), &id, err);
+                r = run_start(t, run_key(t, true), ret_id, err);
         FAULT("run.fresh.after");
-        if (r < 0)
-                return r;
-        t->run.execution_id = id;
-        return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
+        return r;
 }
 
-/* 1: it is started once more. An agent of another kind by now cannot go on with the work that the
- * earlier kind began. */
+/* 1: it is started once more. A command that was started before a crash stays as it is, and so does
+ * the record of it. An agent of another kind by now cannot go on with the work that the earlier
+ * kind began. */
 static int try_fresh(struct ending *e, struct err *err)
 {
-        const struct run_task *t = e->t;
+        struct run_task *t = e->t;
+        struct execution found;
         int r;
 
-        if (!wants_fresh(e))
+        if (!e->result.unknown_session || !t->command.session_id || e->fresh ||
+            run_is_terminal(&t->run))
                 return 0;
-        r = take_up_fresh(e, err);
+        r = run_task_execution(t, run_key(t, true), &found, err);
+        e->was_begun = r >= 0;
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 if (!streq(t->input.type, t->agent.adapter_type))
                         return 0;
-                r = start_fresh(e, err);
+                r = start_fresh(t, &found.id, err);
         }
+        if (r < 0)
+                return r;
+        t->run.execution_id = found.id;
+        r = run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
         return r < 0 ? r : 1;
 }
 
 /* -- The job ----------------------------------------------------------------------------------- */
 
-/* The command as it was built for this run, which is needed to read its output. */
-static int rebuild(struct ending *e, struct err *err)
+/* 1: it is started once more. */
+static int find_outcome(struct ending *e, struct err *err)
 {
-        struct run_task *t = e->t;
-        int r = run_task_lease(t, err);
+        const struct execution *x = &e->execution;
+        int r = run_task_lease(e->t, err);
 
         if (r == ERR_NOT_FOUND)
                 err_clear(err);
         else if (r < 0)
                 return r;
-        return run_rebuild(t, e->execution.idempotency_key, err);
-}
-
-static int note_exit(struct run_task *t, struct err *err)
-{
-        if (!streq(t->run.step, STEP_EXECUTING))
-                return 0;
-        t->run.exited_at = clock_now_us();
-        return run_step(t, STEP_EXECUTING, STEP_FINISHING, NULL, err);
-}
-
-/* 1: it is started once more. */
-static int find_outcome(struct ending *e, struct err *err)
-{
-        const struct execution *x = &e->execution;
-        int r = rebuild(e, err);
-
+        /* The command as it was built for this run: needed to read its output. */
+        r = run_rebuild(e->t, x->idempotency_key, err);
         if (r < 0)
                 return r;
         if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || exec_never_began(x)) {
@@ -362,7 +308,10 @@ static int find_outcome(struct ending *e, struct err *err)
                 return 0;
         }
         if (streq(x->status, EXEC_FAILED)) {
-                judge_refusal(e);
+                e->outcome.status = RUN_FAILED;
+                e->outcome.error_code = RUN_FAILED_CODE;
+                e->outcome.exit_code = x->exit_code;
+                e->outcome.error = x->reason ? x->reason : "The command could not be started.";
                 return 0;
         }
         r = parse(e, err);
@@ -374,26 +323,26 @@ static int find_outcome(struct ending *e, struct err *err)
         return 0;
 }
 
-/* The command may be started once more, and needs the channel then: a closed channel does not open
- * again, and its gateway would end while a command uses it. */
-static bool may_need_channel(const struct ending *e)
-{
-        return e->t->run.session_id_before && !e->fresh && !run_is_terminal(&e->t->run);
-}
-
 static int finish(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
-        int r = note_exit(t, err);
+        int r = 0;
 
+        if (streq(t->run.step, STEP_EXECUTING)) {
+                t->run.exited_at = clock_now_us();
+                r = run_step(t, STEP_EXECUTING, STEP_FINISHING, NULL, err);
+        }
         FAULT("run.finish.exit");
         e->fresh = e->execution.idempotency_key &&
                    streq(e->execution.idempotency_key, run_key(t, true));
-        if (!may_need_channel(e))
+        /* The command may be started once more, and needs the channel then: a closed channel does
+         * not open again, and its gateway would end while a command uses it. */
+        if (!t->run.session_id_before || e->fresh || run_is_terminal(&t->run))
                 callback_close(t->rt, t->run.id);
         if (r >= 0)
                 r = finish_log(e, err);
-        if (r == ERR_IO && has_waited(t)) {
+        if (r == ERR_IO &&
+            clock_now_us() - t->run.exited_at > t->rt->settings.output_wait_ms * US_PER_MS) {
                 e->log_error = arena_strdup(t->op->arena, err->msg);
                 err_clear(err);
                 r = 0;
@@ -446,7 +395,7 @@ static enum run_next begin_again(struct ending *e, struct run_result *ret)
         return run_postpone(t, t->run.step, 0, &why, ret);
 }
 
-static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+enum run_next run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_task t;
@@ -462,7 +411,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         }
         if (r < 0)
                 return later(id, &err);
-        if (!has_ended(&e.execution)) {
+        if (streq(e.execution.status, EXEC_STARTING) || streq(e.execution.status, EXEC_RUNNING)) {
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 return RUN_NEXT_WATCH;
         }
@@ -485,9 +434,4 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         err_clear(&err);
         r = run_conclude(&t, STEP_FINISHING, &e.outcome, &err);
         return r < 0 ? later(id, &err) : run_release(&t);
-}
-
-void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
-{
-        ret->next = work(op, rt, id, ret);
 }

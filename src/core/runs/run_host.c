@@ -76,7 +76,7 @@ struct run_host {
         bool started, stopping;
 };
 
-static void drive(struct run_work *w);
+static void run_work_drive(struct run_work *w);
 static void start_pass(struct run_host *host);
 
 /* -- Timers ------------------------------------------------------------------------------------ */
@@ -106,7 +106,7 @@ static void arm(struct run_host *host)
 
 /* -- Works ------------------------------------------------------------------------------------- */
 
-static struct run_work *find(struct run_host *host, const char *id)
+static struct run_work *run_work_find(struct run_host *host, const char *id)
 {
         struct run_work *w = host->works;
 
@@ -117,11 +117,11 @@ static struct run_work *find(struct run_host *host, const char *id)
 
 static void changed(struct exec_watch *watch, const struct exec_view *view);
 
-static void add(struct run_host *host, const char *id, enum todo todo)
+static void run_work_add(struct run_host *host, const char *id, enum todo todo)
 {
         struct run_work *w;
 
-        if (find(host, id))
+        if (run_work_find(host, id))
                 return;
         w = xcalloc(1, sizeof(*w));
         w->host = host;
@@ -132,10 +132,10 @@ static void add(struct run_host *host, const char *id, enum todo todo)
         w->signal_at = w->again_at = w->end_at = w->leave_at = NEVER;
         *host->tail = w;
         host->tail = &w->next;
-        drive(w);
+        run_work_drive(w);
 }
 
-static void drop(struct run_work *w)
+static void run_work_drop(struct run_work *w)
 {
         struct run_host *host = w->host;
         struct run_work **at = &host->works;
@@ -151,15 +151,16 @@ static void drop(struct run_work *w)
 
 /* -- Ending commands --------------------------------------------------------------------------- */
 
-static int64_t unheard_ms(void)
+/* A limit, or what a test sets instead of it. */
+static int64_t limit_for_test(int64_t limit, const char *variable)
 {
 #ifdef BERTH_FAULTS
-        const char *given = getenv("BERTH_TEST_RUN_UNHEARD_MS");
+        const char *given = getenv(variable);
 
         if (given)
                 return strtoll(given, NULL, 10);
 #endif
-        return UNHEARD_MS;
+        return limit;
 }
 
 static void send_signal(struct run_work *w)
@@ -167,7 +168,8 @@ static void send_signal(struct run_work *w)
         int number = w->last_signal ? SIGKILL : SIGTERM;
 
         if (w->cancel && w->watching && w->leave_at == NEVER)
-                w->leave_at = clock_mono_ms() + w->result.grace_ms + unheard_ms();
+                w->leave_at = clock_mono_ms() + w->result.grace_ms +
+                              limit_for_test(UNHEARD_MS, "BERTH_TEST_RUN_UNHEARD_MS");
         if (!w->watching || exec_signal(w->host->rt->hub, w->result.execution, number, NULL) < 0) {
                 w->signal_at = w->watching ? clock_mono_ms() + SIGNAL_MS : NEVER;
                 return;
@@ -176,7 +178,7 @@ static void send_signal(struct run_work *w)
         w->last_signal = number;
 }
 
-static void cancel(struct run_work *w)
+static void run_work_cancel(struct run_work *w)
 {
         if (w->cancel)
                 return;
@@ -187,12 +189,12 @@ static void cancel(struct run_work *w)
                 send_signal(w);
         if (!w->busy && w->again_at != NEVER) /* it waits, and was cancelled meanwhile */
                 w->again_at = clock_mono_ms();
-        drive(w);
+        run_work_drive(w);
 }
 
 /* The run's place may be gone for good, and other runs wait for its issue and its agent. Releasing
  * the lease ends what may be left of it. */
-static void leave(struct run_work *w)
+static void run_work_leave(struct run_work *w)
 {
         if (w->watching && (w->busy || w->todo != TODO_NOTHING)) {
                 w->leave_at = clock_mono_ms() + SIGNAL_MS;
@@ -216,13 +218,6 @@ static void mind_last_word(struct run_work *w, int64_t now)
                 send_signal(w);
         else if (w->end_at == NEVER)
                 w->end_at = now + adapter_linger_ms(w->pump.word.type);
-}
-
-static void ask_to_end(struct run_work *w)
-{
-        w->end_at = NEVER;
-        w->ask = w->grew = true;
-        w->pump_at = 0;
 }
 
 /* -- Watching ---------------------------------------------------------------------------------- */
@@ -249,7 +244,7 @@ static void changed(struct exec_watch *watch, const struct exec_view *view)
         struct run_work *w = container_of(watch, struct run_work, watch);
 
         note_change(w, view);
-        drive(w);
+        run_work_drive(w);
         arm(w->host);
 }
 
@@ -303,7 +298,7 @@ static bool has_seat(struct run_work *w, struct op *op)
 {
         struct lane_name name;
 
-        if (w->todo == TODO_PUMP || w->job.lane != LANE_RUNS ||
+        if (w->job.lane != LANE_RUNS ||
             run_lane(op, w->host->rt, w->id, w->todo == TODO_HTTP, &name, NULL) < 0 ||
             pool_take_seat(op, lane_kind(w), &name))
                 return true;
@@ -314,34 +309,18 @@ static bool has_seat(struct run_work *w, struct op *op)
 
 static void job_run(struct pool_job *job, struct op *op)
 {
+        static run_job_fn *const jobs[] = {
+                [TODO_PREPARE] = run_prepare, [TODO_RECOVER] = run_recover, [TODO_HTTP] = run_http,
+                [TODO_FINISH] = run_finish,   [TODO_GIVE_UP] = run_give_up,
+        };
         struct run_work *w = container_of(job, struct run_work, job);
         struct runtime *rt = w->host->rt;
 
         op->actor = &actor_system;
-        if (!has_seat(w, op))
-                return;
-        switch (w->todo) {
-        case TODO_PREPARE:
-                run_prepare(op, rt, w->id, &w->result);
-                break;
-        case TODO_RECOVER:
-                run_recover(op, rt, w->id, &w->result);
-                break;
-        case TODO_HTTP:
-                run_http(op, rt, w->id, &w->result);
-                break;
-        case TODO_FINISH:
-                run_finish(op, rt, w->id, &w->result);
-                break;
-        case TODO_GIVE_UP:
-                run_give_up(op, rt, w->id, &w->result);
-                break;
-        case TODO_PUMP:
+        if (w->todo == TODO_PUMP)
                 run_pump(op, rt, w->id, &w->pump);
-                break;
-        case TODO_NOTHING:
-                break;
-        }
+        else if (has_seat(w, op))
+                w->result.next = jobs[w->todo](op, rt, w->id, &w->result);
 }
 
 static void after_pump(struct run_work *w)
@@ -356,24 +335,14 @@ static void after_pump(struct run_work *w)
         mind_last_word(w, now);
 }
 
-static unsigned attempts_max(void)
-{
-#ifdef BERTH_FAULTS
-        const char *given = getenv("BERTH_TEST_RUN_ATTEMPTS");
-
-        if (given)
-                return (unsigned)strtoul(given, NULL, 10);
-#endif
-        return ATTEMPTS_MAX;
-}
-
 /* Try later; or, after enough failed tries in a row, record that it could not be done. That may
  * fail for the same reason, and then both are tried again. */
 static void try_again(struct run_work *w, enum todo did)
 {
         unsigned shift = MIN(w->failures, 9u);
 
-        if (did != TODO_GIVE_UP && w->failures >= attempts_max()) {
+        if (did != TODO_GIVE_UP &&
+            w->failures >= limit_for_test(ATTEMPTS_MAX, "BERTH_TEST_RUN_ATTEMPTS")) {
                 w->todo = TODO_GIVE_UP;
                 return;
         }
@@ -441,13 +410,13 @@ static void job_done(struct pool_job *job)
         else
                 after_pump(w);
         if (was_step && w->result.next == RUN_NEXT_DONE) {
-                drop(w);
+                run_work_drop(w);
                 run_host_kick(host);
         } else {
-                drive(w);
+                run_work_drive(w);
         }
         for (w = host->works; w; w = w->next)
-                drive(w);
+                run_work_drive(w);
         arm(host);
 }
 
@@ -467,7 +436,7 @@ static void submit(struct run_work *w)
 }
 
 /* Begin the next job of the run, if any. */
-static void drive(struct run_work *w)
+static void run_work_drive(struct run_work *w)
 {
         int64_t now = clock_mono_ms();
 
@@ -499,11 +468,14 @@ static void due(uv_timer_t *timer)
         for (struct run_work *w = host->works; w; w = w->next) {
                 if (w->signal_at <= now)
                         send_signal(w);
-                if (w->end_at <= now)
-                        ask_to_end(w);
+                if (w->end_at <= now) { /* ask it to end */
+                        w->end_at = NEVER;
+                        w->ask = w->grew = true;
+                        w->pump_at = 0;
+                }
                 if (w->leave_at <= now)
-                        leave(w);
-                drive(w);
+                        run_work_leave(w);
+                run_work_drive(w);
         }
         arm(host);
 }
@@ -528,14 +500,14 @@ static void pass_done(struct pool_job *job)
         host->pass = (struct run_pass){ 0 };
         host->passing = false;
         for (size_t i = 0; i < pass.strays.n; i++)
-                add(host, pass.strays.at[i], TODO_RECOVER);
+                run_work_add(host, pass.strays.at[i], TODO_RECOVER);
         for (size_t i = 0; i < pass.claimed.n; i++)
-                add(host, pass.claimed.at[i], TODO_PREPARE);
+                run_work_add(host, pass.claimed.at[i], TODO_PREPARE);
         for (size_t i = 0; i < pass.cancelled.n; i++) {
-                struct run_work *w = find(host, pass.cancelled.at[i]);
+                struct run_work *w = run_work_find(host, pass.cancelled.at[i]);
 
                 if (w)
-                        cancel(w);
+                        run_work_cancel(w);
         }
         run_ids_done(&pass.strays);
         run_ids_done(&pass.claimed);

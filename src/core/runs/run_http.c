@@ -156,7 +156,7 @@ static int record(struct run_task *t, const struct run_outcome *outcome, struct 
         return r;
 }
 
-static enum run_next work(struct op *op, struct runtime *rt, const char *id)
+enum run_next run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_outcome outcome;
@@ -179,9 +179,4 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id)
         t.run.exited_at = clock_now_us();
         err_clear(&err);
         return record(&t, &outcome, &err) < 0 ? RUN_NEXT_AGAIN : run_release(&t);
-}
-
-void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
-{
-        ret->next = work(op, rt, id);
 }

@@ -192,15 +192,14 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
-/* -- run_ready.c: checks in the place before the command -- */
 /* A session file that does not belong to this directory is not resumed: the command is built anew.
  * The file of a fresh session is made, empty. */
 int run_ready_session(struct run_task *t, struct err *err);
 /* ERR_UNPROCESSABLE when the model is not available there. */
 int run_ready_model(struct run_task *t, struct err *err);
 
-/* -- run_kept.c: how a command was made, kept even if its agent changes -- */
-/* Inside a transaction, before the command is started under that key. */
+/* Keep how a command was made, even if its agent changes: inside a transaction, before the command
+ * is started under that key. */
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
 /* 1: the task's input and command are filled as far as its end needs them; 0: nothing is kept. */
 int run_kept_get(struct run_task *t, const char *key, struct err *err);
@@ -219,19 +218,20 @@ enum run_next run_postpone(struct run_task *t, const char *from, int64_t took_ms
  * done in its place: then it is released first. */
 int run_lease_key(struct run_task *t, const char **ret, struct err *err);
 
-/* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
-void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* -- run_prepare.c, run_finish.c, run_http.c, run_recover.c: jobs -- */
+typedef enum run_next run_job_fn(struct op *op, struct runtime *rt, const char *id,
+                                 struct run_result *ret);
+run_job_fn run_prepare, run_finish;
 /* Make the run's request, and finish the run. */
-void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+run_job_fn run_http;
 /* Take up a run by its step. */
-void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+run_job_fn run_recover;
 /* Watch a command that an earlier daemon started: the callback is opened, and the command gets the
  * rest of its input. */
 enum run_next run_go_on(struct run_task *t, struct run_result *ret);
 /* The run could not be taken up, again and again: it is over, and how it ended is unknown.
  * Releasing its lease ends what is left of it. */
-void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+run_job_fn run_give_up;
 
 /* -- run_pump.c: while the command runs -- */
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "core/access/audit.h"
 #include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_state.h"
@@ -12,20 +13,24 @@
 
 /* -- Events ------------------------------------------------------------------------------------ */
 
-static const char *event_text(const struct run *run)
-{
-        if (streq(run->status, RUN_SUCCEEDED))
-                return "run succeeded";
-        if (streq(run->status, RUN_CANCELLED))
-                return "run cancelled";
-        return streq(run->status, RUN_TIMED_OUT) ? "run timed out" : "run failed";
-}
+/* What a terminal status is called elsewhere. */
+struct end_words {
+        const char *status, *event, *wakeup, *stop_reason;
+};
 
-static const char *wakeup_status(const struct run *run)
+static const struct end_words *end_words(const struct run *run)
 {
-        if (streq(run->status, RUN_SUCCEEDED))
-                return "completed";
-        return streq(run->status, RUN_CANCELLED) ? "cancelled" : "failed";
+        static const struct end_words all[] = {
+                { RUN_SUCCEEDED, "run succeeded", "completed", "completed" },
+                { RUN_CANCELLED, "run cancelled", "cancelled", "cancelled" },
+                { RUN_TIMED_OUT, "run timed out", "failed", "timeout" },
+                { RUN_FAILED, "run failed", "failed", "failed" },
+        };
+        size_t i = 0;
+
+        while (i + 1 < ARRAY_LEN(all) && !streq(all[i].status, run->status))
+                i++;
+        return &all[i];
 }
 
 int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err)
@@ -38,14 +43,14 @@ int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struc
         json_object_set_new(payload, "exitCode",
                             run->exit_code >= 0 ? json_integer(run->exit_code) : json_null());
         if (r >= 0)
-                r = runs_note_wakeup(db, run->wakeup_request_id, wakeup_status(run), run->error,
+                r = runs_note_wakeup(db, run->wakeup_request_id, end_words(run)->wakeup, run->error,
                                      run->updated_at, err);
         if (r < 0) {
                 json_decref(payload);
                 return r;
         }
         run_announce_status(db, run);
-        return run_event_add(db, rt, run, "lifecycle", ok ? "info" : "error", event_text(run),
+        return run_event_add(db, rt, run, "lifecycle", ok ? "info" : "error", end_words(run)->event,
                              payload, err);
 }
 
@@ -82,17 +87,6 @@ static int run_free_issue(struct db *db, const struct op *op, const struct run *
 
 /* -- The documents of the row ------------------------------------------------------------------ */
 
-static const char *stop_reason(const struct run *run, const struct run_outcome *o)
-{
-        if (o->stop_reason)
-                return o->stop_reason;
-        if (streq(run->status, RUN_SUCCEEDED))
-                return "completed";
-        if (streq(run->status, RUN_CANCELLED))
-                return "cancelled";
-        return streq(run->status, RUN_TIMED_OUT) ? "timeout" : "failed";
-}
-
 static const char *result_json(struct run_task *t, const struct run *run,
                                const struct run_outcome *o)
 {
@@ -107,7 +101,9 @@ static const char *result_json(struct run_task *t, const struct run *run,
                 json_object_set_new(result, "summary", json_string(o->adapter->summary));
         if (o->result)
                 json_object_update(result, o->result);
-        json_object_set_new(result, "stopReason", json_string(stop_reason(run, o)));
+        json_object_set_new(
+                result, "stopReason",
+                json_string(o->stop_reason ? o->stop_reason : end_words(run)->stop_reason));
         json_object_set_new(result, "timeoutFired", json_boolean(o->timed_out));
         json_object_set_new(result, "timeoutSource",
                             json_string(c->timeout_source ? c->timeout_source : "default"));
@@ -233,10 +229,7 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
         again.updated_at = again.created_at;
         json_decref(context);
         r = runs_insert(db, &again, err);
-        db_announce(db, run->company_id, "heartbeat.run.queued",
-                    json_pack("{s:s, s:s, s:s, s:s, s:n}", "runId", again.id, "agentId",
-                              again.agent_id, "invocationSource", again.invocation_source,
-                              "triggerDetail", again.trigger_detail, "wakeupRequestId"));
+        run_announce_queued(db, &again);
         if (r >= 0)
                 r = run_event_add(db, t->rt, run, "lifecycle", "warn", "run is tried once more",
                                   json_pack("{s:s}", "retryRunId", again.id), err);
@@ -393,4 +386,85 @@ enum run_next run_release(struct run_task *t)
         if (r < 0 && r != ERR_CONFLICT)
                 return RUN_NEXT_AGAIN;
         return RUN_NEXT_DONE;
+}
+
+/* -- Ending runs from outside ------------------------------------------------------------------ */
+
+/* A run that has not begun is over at once. A running one is terminal at once; the host finds it by
+ * `cancel_requested_at` and looks after its command, its changes and its leases. Until its command
+ * is gone it keeps its issue and counts among the runs of its agent (RUN_HOLDS). */
+int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
+                  const char *why, const char *code, struct err *err)
+{
+        const char *from = run->status;
+        int64_t now = clock_now_us();
+        int r;
+
+        if (run_is_terminal(run))
+                return 0;
+        run->status = RUN_CANCELLED;
+        run->error = why;
+        run->error_code = code;
+        run->result_json = "{\"stopReason\":\"cancelled\"}";
+        run->finished_at = run->updated_at = now;
+        r = runs_end(db, run, from, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The run was changed by someone else.");
+        if (r >= 0 && streq(from, RUN_RUNNING))
+                r = runs_request_cancel(db, run->id, now, err);
+        if (r >= 0)
+                r = run_note_end(db, rt, run, err);
+        if (r >= 0 && !streq(from, RUN_RUNNING)) /* else once its command has ended */
+                r = run_wake_promote_in(db, op, rt, run, NULL, err);
+        return r;
+}
+
+struct cancellation {
+        struct op *op;
+        struct runtime *rt;
+        const char *id;
+        struct run *run;
+};
+
+static int cancel_by_caller(struct db *db, void *arg, struct err *err)
+{
+        struct cancellation *q = arg;
+        int r = runs_get(db, q->id, q->op->arena, q->run, err);
+
+        if (r >= 0)
+                r = access_company(db, q->op->actor, q->run->company_id, true, err);
+        if (r < 0 || run_is_terminal(q->run))
+                return r;
+        r = run_cancel_in(db, q->op, q->rt, q->run, RUN_CANCELLED_TEXT, RUN_CANCELLED_CODE, err);
+        if (r >= 0)
+                r = audit(db, q->op, q->run->company_id, "heartbeat.cancelled", "heartbeat_run",
+                          q->run->id, json_pack("{s:s}", "agentId", q->run->agent_id), err);
+        return r < 0 ? r : runs_get(db, q->id, q->op->arena, q->run, err);
+}
+
+int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run *ret,
+               struct err *err)
+{
+        struct cancellation q = { op, rt, run_id, ret };
+        int r = access_board(op->actor, err);
+
+        if (r < 0)
+                return r;
+        FAULT("run.cancel.before");
+        r = store_write(op, rt->store, cancel_by_caller, &q, err);
+        FAULT("run.cancel.after");
+        if (r >= 0)
+                run_host_kick(rt->runs);
+        return r;
+}
+
+int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
+                     const char *why, struct err *err)
+{
+        struct run_rows rows = { .arena = op->arena };
+        int r = runs_live_of(db, agent_id, op->arena, run_rows_add, &rows, err);
+
+        for (size_t i = 0; r >= 0 && i < rows.n; i++)
+                r = run_cancel_in(db, op, rt, &rows.at[i], why, RUN_CANCELLED_CODE, err);
+        return r;
 }

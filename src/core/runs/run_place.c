@@ -19,7 +19,8 @@ static bool is_local(const struct run_task *t)
 }
 
 /* `text "name" (driver): the cause`, with the code that names the step. */
-static int fail(struct run_task *t, int r, const char *code, const char *text, struct err *err)
+static int fail_in_place(struct run_task *t, int r, const char *code, const char *text,
+                         struct err *err)
 {
         const struct environment *env = &t->choice.env;
 
@@ -38,19 +39,6 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
                         t->record.env.name);
 }
 
-/* A command that has to run elsewhere must not run on this machine instead. */
-static int check_adapter(struct run_task *t, struct err *err)
-{
-        const struct environment *env = &t->choice.env;
-
-        if (is_local(t) || adapter_is_remote_capable(t->agent.adapter_type))
-                return 0;
-        t->failure_code = "unsupported_adapter_environment";
-        return err_set(err, ERR_UNPROCESSABLE,
-                       "Adapter \"%s\" cannot run in environment \"%s\" (%s).",
-                       t->agent.adapter_type, env->name, env->driver);
-}
-
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err)
 {
         if (!t->agent.configured_by_agent_id ||
@@ -65,14 +53,6 @@ int run_check_place(struct run_task *t, const struct environment *env, struct er
                        t->agent.name, env->name ? env->name : "this machine");
 }
 
-static int note_lease(struct run_task *t, struct err *err)
-{
-        t->run.environment_id = t->choice.env.id;
-        t->run.lease_id = t->record.lease.id;
-        t->run.leased_at = clock_now_us();
-        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
-}
-
 int run_acquire(struct run_task *t, struct err *err)
 {
         struct lease_request req = {
@@ -81,24 +61,34 @@ int run_acquire(struct run_task *t, struct err *err)
                 .execution_workspace_id = t->choice.workspace.id,
                 .execution_workspace_mode = t->choice.mode,
         };
-        int r = check_adapter(t, err);
+        const struct environment *env = &t->choice.env;
+        int r;
 
-        if (r >= 0)
-                r = run_check_place(t, &t->choice.env, err);
+        /* A command that has to run elsewhere must not run on this machine instead. */
+        if (!is_local(t) && !adapter_is_remote_capable(t->agent.adapter_type)) {
+                t->failure_code = "unsupported_adapter_environment";
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Adapter \"%s\" cannot run in environment \"%s\" (%s).",
+                               t->agent.adapter_type, env->name, env->driver);
+        }
+        r = run_check_place(t, env, err);
         if (r < 0)
                 return r;
         FAULT("run.acquire.before");
         r = run_lease_key(t, &req.idempotency_key, err);
         if (r >= 0)
-                r = lease_acquire(t->op, t->rt, &t->choice.env, &req, &t->record, err);
+                r = lease_acquire(t->op, t->rt, env, &req, &t->record, err);
         FAULT("run.acquire.after");
         if (r < 0)
-                return fail(t, r, "lease_acquire_failed", "Failed to acquire lease for environment",
-                            err);
+                return fail_in_place(t, r, "lease_acquire_failed",
+                                     "Failed to acquire lease for environment", err);
         r = lease_kind(t->rt, &t->record, &t->kind, err);
         if (r < 0)
                 return run_fail_transport(t, r, "transport", err);
-        return note_lease(t, err);
+        t->run.environment_id = t->choice.env.id;
+        t->run.lease_id = t->record.lease.id;
+        t->run.leased_at = clock_now_us();
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
 }
 
 /* -- The directory ----------------------------------------------------------------------------- */
@@ -316,19 +306,13 @@ static int provision(struct run_task *t, const json_t *request, struct err *err)
         r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         FAULT("run.provision.after");
         if (r < 0)
-                return fail(t, r, "workspace_realization_failed",
-                            "Failed to provision workspace for environment", err);
+                return fail_in_place(t, r, "workspace_realization_failed",
+                                     "Failed to provision workspace for environment", err);
         failure = provision_failure(env->name, env->driver, &end.how);
         if (!failure)
                 return 0;
         t->failure_code = "workspace_realization_failed";
         return err_set(err, ERR_PROVIDER, "%s", failure);
-}
-
-static int note_staged(struct run_task *t, struct err *err)
-{
-        t->run.staged_at = clock_now_us();
-        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
 }
 
 int run_stage(struct run_task *t, struct err *err)
@@ -350,12 +334,15 @@ int run_stage(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = reload_lease(t, err);
         if (r < 0)
-                return fail(t, r, "workspace_realization_failed",
-                            "Failed to realize workspace for environment", err);
+                return fail_in_place(t, r, "workspace_realization_failed",
+                                     "Failed to realize workspace for environment", err);
         if (!t->cwd)
                 t->cwd = lease_text(t, "remoteCwd");
         describe_workspace(t, source);
         describe_environment(t, realization);
         r = provision(t, request, err);
-        return r < 0 ? r : note_staged(t, err);
+        if (r < 0)
+                return r;
+        t->run.staged_at = clock_now_us();
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
 }

@@ -25,13 +25,9 @@ static int note_command(struct run_task *t, struct err *err)
         return run_step(t, STEP_PREPARING, STEP_PREPARING, add_invocation, err);
 }
 
-static int note_execution(struct run_task *t, const char *id, struct err *err)
+static int build_command(struct run_task *t, struct err *err)
 {
-        t->run.execution_id = id;
-        t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
-        t->run.waiting_reason = NULL;
-        t->run.waiting_since = t->run.next_try_at = 0;
-        return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
+        return run_build(t, false, err);
 }
 
 /* A run that was cancelled while it was prepared begins nothing any more. */
@@ -42,74 +38,53 @@ static int still_wanted(struct run_task *t, struct err *err)
         return op_check(t->op, err);
 }
 
-/* Choose and prepare the place of the command. Only this function writes what the context says
- * about the place. */
-static int prepare_place(struct run_task *t, struct err *err)
-{
-        int r;
-
-        json_object_del(t->context, "paperclipWorkspace");
-        json_object_del(t->context, "paperclipEnvironment");
-        if (!run_needs_place(t))
-                return 0;
-        r = run_select(t, err);
-        if (r >= 0)
-                r = run_acquire(t, err);
-        if (r >= 0)
-                r = still_wanted(t, err);
-        if (r >= 0)
-                r = run_stage(t, err);
-        return r;
-}
-
 /* *ret_started: the command was handed over, and may run, even if a later step failed. */
-static int prepare(struct run_task *t, bool *ret_started, struct err *err)
+static int prepare_and_start(struct run_task *t, bool *ret_started, struct err *err)
 {
-        const char *id;
+        static const struct {
+                int (*fn)(struct run_task *t, struct err *err);
+                bool in_place; /* a run that is a request has no place */
+        } steps[] = {
+                { run_select, true },    { run_acquire, true },    { run_stage, true },
+                { run_assets, false },   { build_command, false }, { run_ready_session, false },
+                { note_command, false }, { run_setup, false },     { run_ready_model, false },
+        };
+        bool has_place = run_needs_place(t);
+        const char *id = NULL;
         int r = still_wanted(t, err);
 
-        if (r >= 0)
-                r = prepare_place(t, err);
-        if (r >= 0)
+        if (r < 0)
+                return r;
+        /* Only these steps write what the context says about the place. */
+        json_object_del(t->context, "paperclipWorkspace");
+        json_object_del(t->context, "paperclipEnvironment");
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(steps); i++) {
+                if (steps[i].in_place && !has_place)
+                        continue;
                 r = still_wanted(t, err);
-        if (r >= 0)
-                r = run_assets(t, err);
-        if (r >= 0)
-                r = still_wanted(t, err);
-        if (r >= 0)
-                r = run_build(t, false, err);
-        if (r >= 0)
-                r = run_ready_session(t, err);
-        if (r >= 0)
-                r = note_command(t, err);
-        if (r >= 0 && !run_is_terminal(&t->run))
-                r = run_setup(t, err);
-        if (r >= 0)
-                r = still_wanted(t, err);
-        if (r >= 0)
-                r = run_ready_model(t, err);
+                if (r >= 0)
+                        r = steps[i].fn(t, err);
+        }
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r < 0)
                 return r;
-        if (t->command.is_http)
-                return note_execution(t, NULL, err);
-        FAULT("run.start.before");
-        r = run_start(t, run_key(t, false), &id, err);
-        FAULT("run.start.after");
-        *ret_started = r >= 0;
-        return r < 0 ? r : note_execution(t, id, err);
+        if (!t->command.is_http) {
+                FAULT("run.start.before");
+                r = run_start(t, run_key(t, false), &id, err);
+                FAULT("run.start.after");
+                if (r < 0)
+                        return r;
+                *ret_started = true;
+        }
+        t->run.execution_id = id;
+        t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
+        t->run.waiting_reason = NULL;
+        t->run.waiting_since = t->run.next_try_at = 0;
+        return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
 }
 
-/* Cancelled although the run was not: the daemon is stopping, and the next daemon will find the
- * step. Any other error at that time is ignored. */
-static bool is_stopping(const struct run_task *t, int r)
-{
-        return (r == ERR_CANCELLED || op_check(t->op, NULL) == ERR_CANCELLED) &&
-               !run_is_terminal(&t->run);
-}
-
-static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+enum run_next run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 }, why = { 0 };
         struct run_outcome outcome;
@@ -122,7 +97,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
         if (!streq(t.run.step, STEP_PREPARING))
                 return RUN_NEXT_DONE;
-        r = prepare(&t, &started, &err);
+        r = prepare_and_start(&t, &started, &err);
         FAULT("run.prepared");
         if (r >= 0 && t.command.is_http)
                 return RUN_NEXT_HTTP;
@@ -134,7 +109,10 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         }
         if (run_task_refresh(&t, NULL) < 0)
                 return RUN_NEXT_AGAIN;
-        if (is_stopping(&t, r))
+        /* Cancelled although the run was not: the daemon is stopping, and the next daemon will find
+         * the step. Any other error at that time is ignored. */
+        if ((r == ERR_CANCELLED || op_check(t.op, NULL) == ERR_CANCELLED) &&
+            !run_is_terminal(&t.run))
                 return RUN_NEXT_DONE;
         /* Preparing again would start it again. Taking the run up finds it by its key. */
         if (started && !run_is_terminal(&t.run))
@@ -148,9 +126,4 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return RUN_NEXT_AGAIN;
         }
         return run_release(&t);
-}
-
-void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
-{
-        ret->next = work(op, rt, id, ret);
 }

@@ -121,7 +121,7 @@ static int take_up(struct op *op, struct runtime *rt, const char *id, struct run
         return r;
 }
 
-static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+enum run_next run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         struct run_task t;
         int r = take_up(op, rt, id, &t);
@@ -139,23 +139,17 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         return streq(t.run.step, STEP_RELEASING) ? run_release(&t) : RUN_NEXT_DONE;
 }
 
-void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
-{
-        ret->next = work(op, rt, id, ret);
-}
-
-void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+enum run_next run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         struct run_task t;
         int r = take_up(op, rt, id, &t);
 
-        ret->next = RUN_NEXT_AGAIN;
-        if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
-                return;
-        if (streq(t.run.step, STEP_PREPARING)) /* a run that never began is not lost */
-                return;
+        /* A run that never began is not lost. */
+        if (r < 0 || streq(t.run.step, STEP_PREPARING) || streq(t.run.step, STEP_RELEASING) ||
+            streq(t.run.step, STEP_DONE))
+                return RUN_NEXT_AGAIN;
         log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
                   LOG_S("step", t.run.step));
         callback_close(rt, id);
-        ret->next = lose(&t, GIVEN_UP_TEXT);
+        return lose(&t, GIVEN_UP_TEXT);
 }

@@ -6,8 +6,9 @@
 #include "base/log.h"
 #include "codec/cron.h"
 #include "core/access/run_policy.h"
-#include "core/runs/run_wake_internal.h"
+#include "core/runs/run_wake.h"
 #include "rt/pool.h"
+#include "store/wakeups.h"
 
 #define DAY_US      (INT64_C(86400) * US_PER_S)
 #define REASON      "heartbeat_timer"
@@ -197,7 +198,8 @@ static int write_rest(struct db *db, void *arg, struct err *err)
                         run_announce_queued(db, &x->run);
                 p->kick = true;
         }
-        return r < 0 || !p->deferred ? r : run_wake_promote_all(db, p->op, p->rt, &p->kick, err);
+        return r < 0 || !p->deferred ? r
+                                     : run_wake_promote_in(db, p->op, p->rt, NULL, &p->kick, err);
 }
 
 /* An agent that cannot be woken does not keep the others from being woken. */

@@ -1,12 +1,181 @@
 /* Waking an agent: decides what becomes of a wake-up, and writes its rows in the caller's
- * transaction. */
+ * transaction. A wake-up for an issue that a run works on waits for that run to end; each agent has
+ * at most one per issue, and later wake-ups meanwhile are added to it and told to the same run. */
 #include "core/runs/run_wake.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/run_policy.h"
 #include "core/issues/rules/issue_rules.h"
-#include "core/runs/run_wake_internal.h"
+#include "core/runs/run_internal.h"
+#include "store/agents.h"
+#include "store/issue_comments.h"
+#include "store/issues.h"
+#include "store/wakeups.h"
+
+#define COMMENT_TEXT_MAX 8192
+#define WAKE_MEMBER      "_wake"
+
+#define WAKE_COMMENTS_MAX 20 /* passed to one run: the last ones */
+
+/* One wake-up, before its rows are written. */
+struct wake {
+        struct db *db;
+        const struct op *op;
+        const struct wake_request *req;
+        const char *actor_type, *actor_id; /* the caller */
+        struct agent agent;
+        struct issue issue; /* id NULL: none */
+        const char *task_key;
+        const json_t *earlier; /* ids of comments that waited with it, of the op's arena; NULL */
+        int64_t now;
+};
+
+/* -- The context of the run -------------------------------------------------------------------- */
+
+/* contextSnapshot says why a run runs. `paperclipWake` is the part that the agent reads
+ * (PAPERCLIP_WAKE_PAYLOAD_JSON); it keeps the comments of all wake-ups that one run answers. */
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+        if (text)
+                json_object_set_new(object, key, json_string(text));
+}
+
+/* The beginning of a text, cut at a whole character. */
+static json_t *beginning(const char *text, bool *ret_cut)
+{
+        size_t n = strlen(text);
+
+        *ret_cut = n > COMMENT_TEXT_MAX;
+        if (*ret_cut)
+                for (n = COMMENT_TEXT_MAX; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80; n--)
+                        ;
+        return json_stringn(text, n);
+}
+
+static json_t *describe_comment(const struct issue_comment *c)
+{
+        char at[ISO_TIME_LEN + 1];
+        bool cut;
+        json_t *body = beginning(c->body, &cut);
+
+        clock_iso(c->created_at, at);
+        return json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:o, s:b}", "id", c->id, "authorType",
+                         c->author_type, "authorAgentId", c->author_agent_id, "authorUserId",
+                         c->author_user_id, "createdAt", at, "body", body, "truncated", cut);
+}
+
+/* A member that is a list, made when it is missing; borrowed. */
+static json_t *list_of(json_t *object, const char *key)
+{
+        json_t *list = json_object_get(object, key);
+
+        if (json_is_array(list))
+                return list;
+        list = json_array();
+        json_object_set_new(object, key, list);
+        return list;
+}
+
+static void keep_last(json_t *list)
+{
+        while (json_array_size(list) > WAKE_COMMENTS_MAX)
+                json_array_remove(list, 0);
+}
+
+static int add_comment(struct wake *w, json_t *told, const char *id, struct err *err)
+{
+        struct issue_comment comment;
+        json_t *ids = list_of(told, "commentIds"), *comments = list_of(told, "comments");
+        int r = issue_comments_get(w->db, w->issue.id, id, w->op->arena, &comment, err);
+
+        if (r == ERR_NOT_FOUND) { /* deleted since, or never existed: the id alone is enough */
+                err_clear(err);
+                r = 0;
+        } else if (r >= 0) {
+                json_array_append_new(comments, describe_comment(&comment));
+        }
+        if (r < 0)
+                return r;
+        json_array_append_new(ids, json_string(id));
+        keep_last(ids);
+        keep_last(comments);
+        set_text(told, "latestCommentId", id);
+        return 0;
+}
+
+static int add_comments(struct wake *w, json_t *told, struct err *err)
+{
+        const char *latest = w->req->wake_comment_id;
+        size_t i;
+        json_t *one;
+        int r = 0;
+
+        json_array_foreach((json_t *)w->earlier, i, one)
+        {
+                const char *id = json_string_value(one);
+
+                if (r >= 0 && id && !(latest && streq(id, latest)))
+                        r = add_comment(w, told, id, err);
+        }
+        return r < 0 || !latest ? r : add_comment(w, told, latest, err);
+}
+
+static int tell_agent(struct wake *w, json_t *context, struct err *err)
+{
+        const struct issue *i = &w->issue;
+        json_t *told = json_get_object(context, "paperclipWake");
+
+        if (!i->id && !w->req->payload)
+                return 0;
+        if (!told) {
+                told = json_object();
+                json_object_set_new(context, "paperclipWake", told);
+        }
+        set_text(told, "reason", w->req->reason);
+        if (w->req->payload)
+                json_object_set_new(told, "payload", json_deep_copy(w->req->payload));
+        if (!i->id)
+                return 0;
+        json_object_set_new(told, "issue",
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "id", i->id, "identifier",
+                                      i->identifier, "title", i->title, "status", i->status,
+                                      "priority", i->priority, "workMode", i->work_mode));
+        return add_comments(w, told, err);
+}
+
+static int wake_context(struct wake *w, const char *before, const char **ret, struct err *err)
+{
+        const struct wake_request *q = w->req;
+        json_t *context = NULL;
+        int r;
+
+        if (before)
+                (void)json_parse(before, strlen(before), &context, NULL);
+        if (!json_is_object(context)) {
+                json_decref(context);
+                context = json_object();
+        }
+        set_text(context, "wakeSource", q->source);
+        set_text(context, "wakeTriggerDetail", q->trigger_detail);
+        set_text(context, "wakeReason", q->reason);
+        set_text(context, "triggeredBy", streq(w->actor_type, "user") ? "board" : w->actor_type);
+        set_text(context, "actorId", w->actor_id);
+        set_text(context, "issueId", w->issue.id);
+        set_text(context, "taskId", w->issue.id ? w->issue.id : w->task_key);
+        set_text(context, "taskKey", w->task_key);
+        set_text(context, "wakeCommentId", q->wake_comment_id);
+        set_text(context, "commentId", q->wake_comment_id);
+        if (q->force_fresh_session)
+                json_object_set_new(context, "forceFreshSession", json_true());
+        r = tell_agent(w, context, err);
+        *ret = json_to_arena(w->op->arena, context);
+        json_decref(context);
+        return r;
+}
+
+/* -- Loading ----------------------------------------------------------------------------------- */
 
 static void name_actor(struct wake *w)
 {
@@ -38,7 +207,7 @@ static int load_issue(struct wake *w, struct err *err)
         return r;
 }
 
-int wake_load(struct wake *w, struct err *err)
+static int wake_load(struct wake *w, struct err *err)
 {
         const char *key = json_get_string(w->req->payload, "taskKey");
         int r = agents_get(w->db, w->req->agent_id, w->op->arena, &w->agent, err);
@@ -55,7 +224,7 @@ int wake_load(struct wake *w, struct err *err)
 
 /* -- Rows ------------------------------------------------------------------------------------- */
 
-struct wakeup wake_row(const struct wake *w, const char *status)
+static struct wakeup wake_row(const struct wake *w, const char *status)
 {
         struct wakeup row = {
                 .id = arena_strdup(w->op->arena, uuid_new().s),
@@ -125,7 +294,8 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
         return r;
 }
 
-int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret, struct err *err)
+static int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret,
+                      struct err *err)
 {
         struct wakeup row = from ? *from : wake_row(w, WAKEUP_QUEUED);
         struct run run;
@@ -139,6 +309,88 @@ int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *re
                  : wakeups_insert(w->db, &row, err);
         *ret = (struct wake_result){ .outcome = WAKE_QUEUED, .run = run, .issue_id = w->issue.id };
         return r;
+}
+
+static int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret,
+                            struct err *err)
+{
+        struct agent holder;
+        int r;
+
+        *ret = (struct wake_result){ .outcome = WAKE_DEFERRED,
+                                     .reason = WAKE_REASON_DEFERRED,
+                                     .issue_id = w->issue.id };
+        if (!run_id)
+                return 0;
+        r = runs_get(w->db, run_id, w->op->arena, &ret->run, err);
+        if (r >= 0)
+                r = agents_get(w->db, ret->run.agent_id, w->op->arena, &holder, err);
+        if (r < 0)
+                return r;
+        ret->holder_agent_id = holder.id;
+        ret->holder_agent_name = holder.name;
+        return 0;
+}
+
+/* -- Deferring -------------------------------------------------------------------------------- */
+
+/* What the run has to know besides the payload, over the wake-up that waits already (NULL:
+ * none). */
+static json_t *gather_besides(const struct wake *w, const json_t *waiting)
+{
+        const char *comment = w->req->wake_comment_id;
+        json_t *ids = json_deep_copy(json_object_get(waiting, "commentIds"));
+        bool fresh = w->req->force_fresh_session ||
+                     json_is_true(json_object_get(waiting, "forceFreshSession"));
+
+        if (!json_is_array(ids)) {
+                json_decref(ids);
+                ids = json_array();
+        }
+        if (comment)
+                json_array_append_new(ids, json_string(comment));
+        else
+                comment = json_get_string(waiting, "commentId");
+        while (json_array_size(ids) > WAKE_COMMENTS_MAX)
+                json_array_remove(ids, 0);
+        return json_pack("{s:s?, s:o, s:b}", "commentId", comment, "commentIds", ids,
+                         "forceFreshSession", fresh);
+}
+
+/* The payload, and the rest. `before` is the text of the waiting wake-up. */
+static const char *pack_deferred(const struct wake *w, const char *before)
+{
+        json_t *payload = w->req->payload ? json_deep_copy(w->req->payload) : json_object();
+        json_t *waiting = NULL;
+        const char *text;
+
+        if (before)
+                (void)json_parse(before, strlen(before), &waiting, NULL);
+        json_object_set_new(payload, WAKE_MEMBER,
+                            gather_besides(w, json_get_object(waiting, WAKE_MEMBER)));
+        text = json_to_arena(w->op->arena, payload);
+        json_decref(payload);
+        json_decref(waiting);
+        return text;
+}
+
+static int wake_defer(struct wake *w, const char *holder, struct wake_result *ret, struct err *err)
+{
+        struct wakeup before, row;
+        int r = wakeups_deferred_of(w->db, w->agent.id, w->issue.id, w->op->arena, &before, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                row = wake_row(w, WAKEUP_DEFERRED);
+                row.payload = pack_deferred(w, NULL);
+                row.run_id = holder;
+                r = wakeups_insert(w->db, &row, err);
+        } else if (r >= 0) {
+                r = wakeups_merge(w->db, before.id, WAKEUP_DEFERRED,
+                                  w->req->reason ? w->req->reason : before.reason,
+                                  pack_deferred(w, before.payload), err);
+        }
+        return r < 0 ? r : wake_tell_holder(w, holder, ret, err);
 }
 
 /* -- What becomes of a wake-up ---------------------------------------------------------------- */
@@ -175,29 +427,20 @@ static int answer_again(struct wake *w, struct wake_result *ret, struct err *err
         return r < 0 ? r : 1;
 }
 
-/* Whether an issue that this one waits for is not done. A comment wakes its agent all the same. */
-static int is_blocked(struct wake *w, bool *ret, struct err *err)
-{
-        int64_t n = 0;
-        int r = 0;
-
-        if (w->issue.id && !w->req->wake_comment_id)
-                r = issue_blockers_open(w->db, w->issue.id, &n, err);
-        *ret = n > 0;
-        return r;
-}
-
 static int skip_reason(struct wake *w, const char **ret, struct err *err)
 {
         struct run_policy policy;
-        bool blocked;
-        int r = is_blocked(w, &blocked, err);
+        int64_t blockers = 0;
+        int r = 0;
 
+        /* A comment wakes its agent even if an issue that this one waits for is not done. */
+        if (w->issue.id && !w->req->wake_comment_id)
+                r = issue_blockers_open(w->db, w->issue.id, &blockers, err);
         run_policy_read(&w->agent, w->op->arena, &policy);
         *ret = NULL;
         if (!streq(w->req->source, WAKE_TIMER) && !policy.wake_on_demand)
                 *ret = WAKE_REASON_SKIPPED;
-        else if (blocked)
+        else if (blockers > 0)
                 *ret = WAKE_REASON_BLOCKED;
         return r;
 }
@@ -218,13 +461,7 @@ static int coalesce(struct wake *w, const char *run_id, struct wake_result *ret,
         return r;
 }
 
-/* An agent that is mentioned beside the work does not have to wait for the work. */
-static bool is_aside(const struct wake *w)
-{
-        return w->req->reason && streq(w->req->reason, WAKE_MENTIONED);
-}
-
-static int decide(struct wake *w, struct wake_result *ret, struct err *err)
+static int wake_decide(struct wake *w, struct wake_result *ret, struct err *err)
 {
         const char *waiting, *holder = NULL;
         int r = wakeups_waiting_run(w->db, w->agent.id, w->issue.id, w->task_key, w->op->arena,
@@ -232,7 +469,8 @@ static int decide(struct wake *w, struct wake_result *ret, struct err *err)
 
         if (r >= 0 && waiting)
                 return coalesce(w, waiting, ret, err);
-        if (r >= 0 && w->issue.id && !is_aside(w))
+        /* An agent that is mentioned beside the work does not have to wait for the work. */
+        if (r >= 0 && w->issue.id && !(w->req->reason && streq(w->req->reason, WAKE_MENTIONED)))
                 r = issue_active_run(w->db, w->op, &w->issue, &holder, err);
         if (r < 0)
                 return r;
@@ -259,23 +497,164 @@ int run_wake_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
         if (r < 0)
                 return r;
         if (!why)
-                return decide(&w, ret, err);
+                return wake_decide(&w, ret, err);
         *ret = (struct wake_result){ .outcome = WAKE_SKIPPED,
                                      .reason = why,
                                      .issue_id = w.issue.id };
         return wake_note(&w, WAKEUP_SKIPPED, NULL, why, err);
 }
 
+/* -- Taking up a deferred wake-up ------------------------------------------------------------- */
+
+/* The request as it was made. *ret_payload is a new reference; *ret_earlier goes with the arena. */
+static struct wake_request unpack_deferred(const struct wakeup *row, struct arena *arena,
+                                           json_t **ret_payload, const json_t **ret_earlier)
+{
+        struct wake_request q = {
+                .agent_id = row->agent_id,
+                .source = row->source,
+                .trigger_detail = row->trigger_detail,
+                .reason = row->reason,
+                .issue_id = row->issue_id,
+        };
+        json_t *besides;
+
+        *ret_payload = NULL;
+        if (row->payload)
+                (void)json_parse(row->payload, strlen(row->payload), ret_payload, NULL);
+        besides = json_get_object(*ret_payload, WAKE_MEMBER);
+        q.wake_comment_id = arena_strdup(arena, json_get_string(besides, "commentId"));
+        q.force_fresh_session = json_is_true(json_object_get(besides, "forceFreshSession"));
+        *ret_earlier = run_keep(arena, json_incref(json_object_get(besides, "commentIds")));
+        if (besides)
+                json_object_del(*ret_payload, WAKE_MEMBER);
+        if (json_object_size(*ret_payload) > 0)
+                q.payload = *ret_payload;
+        return q;
+}
+
+/* Whether the wake-up was for the issue's assignee, rather than for this agent. */
+static bool is_for_assignee(const struct wake *w)
+{
+        static const char *const reasons[] = { WAKE_ASSIGNED, WAKE_COMMENTED, WAKE_TAKEN,
+                                               WAKE_UNBLOCKED };
+
+        for (size_t i = 0; w->req->reason && i < ARRAY_LEN(reasons); i++)
+                if (streq(w->req->reason, reasons[i]))
+                        return true;
+        return false;
+}
+
+/* Why the wake-up is not wanted any more; NULL when it is. */
+static const char *obsolete(const struct wake *w)
+{
+        const char *status = w->issue.status;
+        bool closed = streq(status, "done") || streq(status, "cancelled");
+
+        if (!run_agent_is_invokable(&w->agent))
+                return "agent_not_invokable";
+        if (closed && !w->req->wake_comment_id)
+                return "issue_closed";
+        if (!is_for_assignee(w) ||
+            (w->issue.assignee_agent_id && streq(w->issue.assignee_agent_id, w->agent.id)))
+                return NULL;
+        return "issue_reassigned";
+}
+
+/* 1 when it became a run. */
+static int promote_wakeup(struct db *db, const struct op *op, const struct wakeup *row,
+                          bool *ret_kick, struct err *err)
+{
+        json_t *payload;
+        const json_t *earlier;
+        struct wake_request req = unpack_deferred(row, op->arena, &payload, &earlier);
+        struct wake w = { .db = db,
+                          .op = op,
+                          .req = &req,
+                          .actor_type = row->requested_by_actor_type,
+                          .actor_id = row->requested_by_actor_id,
+                          .earlier = earlier,
+                          .now = clock_now_us() };
+        struct wake_result result;
+        const char *why;
+        int r = wake_load(&w, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = wakeups_move(db, row->id, WAKEUP_DEFERRED, WAKEUP_SKIPPED, NULL,
+                                 "issue_not_found", w.now, err);
+                json_decref(payload);
+                return r < 0 ? r : 0;
+        }
+        why = r < 0 ? NULL : obsolete(&w);
+        if (r >= 0 && why) {
+                r = wakeups_move(db, row->id, WAKEUP_DEFERRED, WAKEUP_SKIPPED, NULL, why, w.now,
+                                 err);
+        } else if (r >= 0) {
+                r = wake_queue(&w, row, &result, err);
+                if (r > 0 && ret_kick)
+                        *ret_kick = true;
+        }
+        json_decref(payload);
+        return r < 0 ? r : (why ? 0 : r);
+}
+
+struct wakeup_rows {
+        struct arena *arena;
+        struct wakeup *at;
+        size_t n, room;
+};
+
+static int wakeup_rows_add(void *ctx, const struct wakeup *row)
+{
+        struct wakeup_rows *rows = ctx;
+
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
+        rows->at[rows->n++] = *row;
+        return 0;
+}
+
+/* Promote unless a run works on the issue, which may be one that was just made for an earlier
+ * row. */
+static int promote_free(struct db *db, const struct op *op, const struct wakeup *row,
+                        bool *ret_kick, struct err *err)
+{
+        const char *holder = NULL;
+        struct issue issue;
+        int r = issues_get(db, row->issue_id, op->arena, &issue, err);
+
+        if (r >= 0)
+                r = issue_active_run(db, op, &issue, &holder, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = 0;
+        }
+        return r < 0 || holder ? r : promote_wakeup(db, op, row, ret_kick, err);
+}
+
+int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
+                        const struct run *ended, bool *ret_kick, struct err *err)
+{
+        struct wakeup_rows rows = { .arena = op->arena };
+        int r = ended ? wakeups_deferred_after(db, ended->id, ended->issue_id, op->arena,
+                                               wakeup_rows_add, &rows, err)
+                      : wakeups_deferred(db, op->arena, wakeup_rows_add, &rows, err);
+
+        for (size_t n = 0; r >= 0 && n < rows.n; n++)
+                r = promote_free(db, op, &rows.at[n], ret_kick, err);
+        return r < 0 ? r : 0;
+}
+
 /* -- Operations ------------------------------------------------------------------------------- */
 
-struct request {
+struct waking {
         struct op *op;
         struct runtime *rt;
         const struct wake_request *wake;
         struct wake_result *result;
 };
 
-static int check_actor(struct db *db, const struct request *q, struct err *err)
+static int check_actor(struct db *db, const struct waking *q, struct err *err)
 {
         const struct actor *a = q->op->actor;
         struct agent g;
@@ -291,9 +670,9 @@ static int check_actor(struct db *db, const struct request *q, struct err *err)
         return r;
 }
 
-static int wake(struct db *db, void *arg, struct err *err)
+static int wake_by_caller(struct db *db, void *arg, struct err *err)
 {
-        struct request *q = arg;
+        struct waking *q = arg;
         int r = check_actor(db, q, err);
 
         return r < 0 ? r : run_wake_in(db, q->op, q->rt, q->wake, q->result, err);
@@ -302,13 +681,13 @@ static int wake(struct db *db, void *arg, struct err *err)
 int run_wake(struct op *op, struct runtime *rt, const struct wake_request *req,
              struct wake_result *ret, struct err *err)
 {
-        struct request q = { op, rt, req, ret };
+        struct waking q = { op, rt, req, ret };
         int r = access_authenticated(op->actor, err);
 
         if (r < 0)
                 return r;
         FAULT("run.wake.before");
-        r = store_write(op, rt->store, wake, &q, err);
+        r = store_write(op, rt->store, wake_by_caller, &q, err);
         FAULT("run.wake.after");
         if (r >= 0 && ret->outcome == WAKE_QUEUED)
                 run_host_kick(rt->runs);

@@ -10,11 +10,11 @@
 #include "core/runs/run.h"
 
 /* In the transaction in which a run ends: wake-ups that waited for it become runs, one per issue.
- * For the issue that the run was for and for those it had checked out. */
+ * For the issue that the run was for and for those it had checked out; with `ended` NULL for all
+ * issues that no run works on any more, whatever the reason. */
 int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt,
                         const struct run *ended, bool *ret_kick, struct err *err);
-/* The same for all issues that no run works on any more, whatever the reason. */
-int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt, bool *ret_kick,
-                         struct err *err);
+/* heartbeat.run.queued, once it is committed. */
+void run_announce_queued(struct db *db, const struct run *run);
 
 #endif
