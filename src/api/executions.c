@@ -144,36 +144,6 @@ struct waiting {
         int64_t pid, started_at;
 };
 
-static int read_output(struct call *c, const char *id, bool want_stderr, struct buf *ret,
-                       bool *ret_truncated, struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = -1;
-        int r = exec_open_output(c->rt, id, want_stderr, &fd, err);
-
-        ret->max = OUTPUT_MAX;
-        if (r == ERR_NOT_FOUND) { /* it never wrote any */
-                err_clear(err);
-                return 0;
-        }
-        if (r < 0)
-                return r;
-        for (;;) {
-                size_t room = OUTPUT_MAX - ret->len;
-                char *at = buf_reserve(ret, MIN(room, (size_t)65536));
-                ssize_t n = at && room ? read(fd, at, MIN(room, (size_t)65536)) : 0;
-
-                if (n < 0)
-                        return err_sys(err, ERR_IO, errno, "The output is not available");
-                if (n == 0) {
-                        char one;
-
-                        *ret_truncated = *ret_truncated || (room == 0 && read(fd, &one, 1) == 1);
-                        return 0;
-                }
-                buf_grew(ret, (size_t)n);
-        }
-}
-
 /* It never ran. The details say which execution that was and how a shell would have ended. */
 static int refuse_failed(const struct execution *row, struct err *err)
 {
@@ -190,8 +160,7 @@ static int refuse_failed(const struct execution *row, struct err *err)
 static int answer_ended(struct call *c, struct err *err)
 {
         struct waiting *wait = c->data;
-        CLEAN(buf_done) struct buf out = BUF_INIT;
-        CLEAN(buf_done) struct buf errors = BUF_INIT;
+        CLEAN(buf_done) struct buf out = { .max = OUTPUT_MAX }, errors = { .max = OUTPUT_MAX };
         struct execution row;
         bool truncated = false;
         struct jw *w;
@@ -206,9 +175,9 @@ static int answer_ended(struct call *c, struct err *err)
                 err_details(err, xasprintf("{\"execId\":\"%s\"}", row.id));
                 return r;
         }
-        r = read_output(c, row.id, false, &out, &truncated, err);
+        r = exec_read_output(c->rt, row.id, false, OUTPUT_MAX, &out, &truncated, err);
         if (r >= 0)
-                r = read_output(c, row.id, true, &errors, &truncated, err);
+                r = exec_read_output(c->rt, row.id, true, OUTPUT_MAX, &errors, &truncated, err);
         if (r < 0) {
                 r = err_wrap(err, r, "The command has ended; read its output by its execId later");
                 err_details(err, xasprintf("{\"execId\":\"%s\"}", row.id));

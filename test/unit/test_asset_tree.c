@@ -11,7 +11,7 @@
 #include "base/path.h"
 #include "core/assets/asset_tree.h"
 #include "core/assets/skill.h"
-#include "core/exec/runtime_script.h"
+#include "core/exec/exec_transfer.h"
 
 struct scene {
         struct arena arena;

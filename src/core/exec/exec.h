@@ -177,6 +177,11 @@ int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t
 int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
                      struct err *err);
 
+/* Any thread: append the first `max` bytes that are kept; none when the command never wrote any.
+ * *ret_truncated (may be NULL) becomes true when there is more. */
+int exec_read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
+                     struct buf *ret, bool *ret_truncated, struct err *err);
+
 /* Loop thread: the same file for followers, which read with pread(). All followers share one
  * descriptor. */
 struct exec_file;

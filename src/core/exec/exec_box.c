@@ -73,13 +73,6 @@ void exec_submit(struct exec *e)
                 box_reach(e->box);
 }
 
-static void send_waiting(struct box *box)
-{
-        for (struct exec *e = box->execs; e; e = e->box_next)
-                if (e->start && !e->channel && e->phase != EXEC_ENDING)
-                        send_start(e);
-}
-
 /* An execution runs: its streams may flow. */
 static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t kill_method)
 {
@@ -185,10 +178,7 @@ void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *los
                 return;
         e->has_exit = true;
         e->exit = *exit;
-        pthread_mutex_lock(&e->hub->lock);
-        e->view.stdout_len = exit->stdout_len;
-        e->view.stderr_len = exit->stderr_len;
-        pthread_mutex_unlock(&e->hub->lock);
+        exec_set_lengths(e, exit->stdout_len, exit->stderr_len);
         /* Another box was killed and this one found what it left: it is unknown how the command
          * ended. */
         if (exit->code < 0 && exit->signal == 0 && exit->flags & BOX_EXIT_INCOMPLETE)
@@ -325,7 +315,9 @@ static void on_listed(void *ctx)
                 return;
         }
         adoption_over(box);
-        send_waiting(box);
+        for (e = box->execs; e; e = e->box_next)
+                if (e->start && !e->channel && e->phase != EXEC_ENDING)
+                        send_start(e);
         if (box->stopping)
                 box_link_stop(box->link, STOP_GRACE_MS);
 }
@@ -519,11 +511,7 @@ static void check_done(struct pool_job *job)
                 next = e->box_next;
                 if (e->phase == EXEC_ENDING)
                         continue;
-                pthread_mutex_lock(&e->hub->lock);
-                e->view.ended = true;
-                pthread_mutex_unlock(&e->hub->lock);
-                exec_changed(e);
-                exec_drop(e);
+                exec_drop_ended(e, NULL);
         }
         adoption_over(box);
         if (box->stop) {
@@ -574,12 +562,6 @@ static void look_after(struct box *box)
  * limit and grace: the next link may bring EXIT. After twice as many more the execution is lost, so
  * that callers do not wait for it for ever. A box that cannot be reached is waited for, and one
  * that still brings output is waited for OVERDUE_MAX beats. */
-
-static bool box_is_awaited(const struct box *box)
-{
-        return box->phase == BOX_CONNECTING || box->execs || box->listing || box->stopping ||
-               box->services;
-}
 
 static const char *find_silence(struct box *box)
 {
@@ -656,7 +638,8 @@ static void exec_beat(uv_timer_t *timer)
                 next = box->next;
                 if (!box->link)
                         continue;
-                if (!box_is_awaited(box)) {
+                if (box->phase != BOX_CONNECTING && !box->execs && !box->listing &&
+                    !box->stopping && !box->services) { /* nothing is awaited from it */
                         box->silent_beats = 0;
                         continue;
                 }
@@ -673,25 +656,21 @@ static void exec_beat(uv_timer_t *timer)
 
 /* Adopting */
 
-/* A configuration that cannot be read leaves the place without a proxy, which is the safe side. */
-static void adopt_egress(struct box *box, const char *config)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        struct egress_policy *policy;
-
-        if (egress_policy_read(config, &policy, &err) < 0)
-                log_error("no way out for an environment", LOG_S("place", box->place_id),
-                          LOG_S("error", err.msg));
-        box_set_egress(box, policy);
-}
-
 static int adopt_place(void *ctx, const struct place *place)
 {
         struct exec_hub *hub = ctx;
         const struct runtime *rt = hub->config.rt;
+        CLEAN(err_done) struct err err = { 0 };
+        struct egress_policy *policy;
 
-        if (box_route_has_box(rt, place) && !place_is_foreign(rt, place))
-                adopt_egress(box_add(hub, kept_place_new(place)), place->config);
+        if (!box_route_has_box(rt, place) || place_is_foreign(rt, place))
+                return 0;
+        /* A configuration that cannot be read leaves the place without a proxy, which is the safe
+         * side. */
+        if (egress_policy_read(place->config, &policy, &err) < 0)
+                log_error("no way out for an environment", LOG_S("place", place->id),
+                          LOG_S("error", err.msg));
+        box_set_egress(box_add(hub, kept_place_new(place)), policy);
         return 0;
 }
 

@@ -14,9 +14,9 @@
 
 #define REASON_MAX 512
 
-static int write_end(struct db *db, void *arg, struct err *err)
+int exec_write_end(struct db *db, void *row, struct err *err)
 {
-        return executions_end(db, arg, err);
+        return executions_end(db, row, err);
 }
 
 /* `is_here`: the files were written on this machine. `text` is for a reason. */
@@ -69,7 +69,7 @@ static void record_run(struct pool_job *job, struct op *op)
         r = exec_output_make_safe(e->hub, &row, &err);
         FAULT("exec.end.before");
         if (r >= 0)
-                r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
+                r = store_write(op, e->hub->config.rt->store, exec_write_end, &row, &err);
         FAULT("exec.end.after");
         e->recorded = r >= 0;
         if (r < 0)
@@ -135,12 +135,7 @@ static void record_done(struct pool_job *job)
                         bytes = MIN(bytes, (int64_t)e->output.limit);
                 exec_output_took(e->hub, box ? box->place_id : e->remote_place, bytes);
         }
-        pthread_mutex_lock(&e->hub->lock);
-        e->view.status = e->final_status;
-        e->view.ended = true;
-        pthread_mutex_unlock(&e->hub->lock);
-        exec_changed(e);
-        exec_drop(e);
+        exec_drop_ended(e, e->final_status);
 }
 
 void exec_finish(struct exec *e, const char *status, const char *reason)
@@ -184,7 +179,7 @@ struct settlement {
         size_t n;
 };
 
-static int collect(void *ctx, const struct execution *row)
+static int note_open(void *ctx, const struct execution *row)
 {
         struct settlement *s = ctx;
 
@@ -196,19 +191,6 @@ static int collect(void *ctx, const struct execution *row)
         s->ids[s->n++] = row->id;
         s->ids[s->n] = NULL;
         return 0;
-}
-
-static int read_open(struct db *db, struct settlement *s, struct err *err)
-{
-        const struct kind *kind;
-        struct place place;
-
-        s->n = 0;
-        kind = places_get(db, s->place->id, s->op->arena, &place, NULL) < 0
-                       ? NULL
-                       : kind_of_place(s->hub->config.rt, &place);
-        s->is_remote = kind && kind->is_elsewhere;
-        return executions_open(db, s->place->id, s->op->arena, collect, s, err);
 }
 
 /* -1 when there is no such file. */
@@ -225,20 +207,12 @@ static int file_size(const char *dir, const char *name, int64_t *ret, struct err
         return 0;
 }
 
-/* A box wrote it: its numbers are held against the same bounds as those of EXIT. */
-static bool read_exit_record(const struct buf *record, struct box_exit *ret)
-{
-        static const struct frame_header h = { .len = BOX_EXIT_RECORD - 4, .type = FRAME_EXIT };
-
-        return frame_exit_record_parse(buf_str(record), record->len, ret, NULL) >= 0 &&
-               peer_frame_fits(&h, record->data + 4, NULL) >= 0;
-}
-
 /* The exit record tells how the execution ended; without one that stays unknown. The box makes the
  * files before the process: where there are none, it never began, unless a power cut took their
  * names. A file that cannot be read now says nothing, and the execution stays open. */
-static int judge(const struct settlement *s, struct execution *row, struct err *err)
+static int judge_open(const struct settlement *s, struct execution *row, struct err *err)
 {
+        static const struct frame_header h = { .len = BOX_EXIT_RECORD - 4, .type = FRAME_EXIT };
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
         CLEAN(cleanup_free) char *path = xasprintf("%s/exit", dir);
         CLEAN(buf_done) struct buf record = { .max = 4096 };
@@ -252,7 +226,9 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
         r = file_read_at(AT_FDCWD, path, 256, &record, err);
         if (r == ERR_IO)
                 return r;
-        if (r >= 0 && read_exit_record(&record, &e)) {
+        /* A box wrote it: its numbers are held against the same bounds as those of EXIT. */
+        if (r >= 0 && frame_exit_record_parse(buf_str(&record), record.len, &e, NULL) >= 0 &&
+            peer_frame_fits(&h, record.data + 4, NULL) >= 0) {
                 row->status = EXEC_EXITED;
                 fill_exit(s->hub, row, &e, s->route->is_here,
                           arena_alloc(s->op->arena, REASON_MAX));
@@ -287,7 +263,7 @@ static int write_all(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int settle(struct settlement *s, struct err *err)
+static int settle_rows(struct settlement *s, struct err *err)
 {
         static const char *const none[] = { NULL };
         struct runtime *rt = s->hub->config.rt;
@@ -297,7 +273,7 @@ static int settle(struct settlement *s, struct err *err)
         r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
         for (size_t i = 0; r >= 0 && i < s->n; i++) {
-                r = judge(s, &s->rows[i], err);
+                r = judge_open(s, &s->rows[i], err);
                 if (r >= 0)
                         r = exec_output_make_safe(s->hub, &s->rows[i], err);
         }
@@ -306,24 +282,12 @@ static int settle(struct settlement *s, struct err *err)
         return MIN(r, 0);
 }
 
-/* The box does not live. A box elsewhere kept its executions in its directory, where another box
- * finds them and reports them. */
-static int settle_dead(struct settlement *s, struct err *err)
-{
-        int r;
-
-        if (s->route->is_here || s->n == 0)
-                return settle(s, err);
-        FAULT("exec.launch.before");
-        r = s->route->ensure(s->op, s->hub->config.rt, s->place, err);
-        FAULT("exec.launch.after");
-        return r < 0 ? SETTLE_UNKNOWN : SETTLE_ALIVE;
-}
-
 static int settle_locked(struct settlement *s, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct runtime *rt = s->hub->config.rt;
+        const struct kind *kind = NULL;
+        struct place place;
         int r = 0;
 
         if (!s->closing) {
@@ -332,12 +296,22 @@ static int settle_locked(struct settlement *s, struct err *err)
                         return r > 0 ? SETTLE_ALIVE : SETTLE_UNKNOWN;
         }
         r = store_read_begin(s->op, rt->store, &db, err);
+        if (r >= 0 && places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0)
+                kind = kind_of_place(rt, &place);
+        s->is_remote = kind && kind->is_elsewhere;
         if (r >= 0)
-                r = read_open(db, s, err);
+                r = executions_open(db, s->place->id, s->op->arena, note_open, s, err);
         store_read_end(&db);
         if (r < 0)
                 return r;
-        return s->closing ? settle(s, err) : settle_dead(s, err);
+        if (s->closing || s->route->is_here || s->n == 0)
+                return settle_rows(s, err);
+        /* The box does not live. A box elsewhere kept its executions in its directory, where
+         * another box finds them and reports them. */
+        FAULT("exec.launch.before");
+        r = s->route->ensure(s->op, rt, s->place, err);
+        FAULT("exec.launch.after");
+        return r < 0 ? SETTLE_UNKNOWN : SETTLE_ALIVE;
 }
 
 int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,

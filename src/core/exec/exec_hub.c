@@ -61,13 +61,23 @@ void exec_join_box(struct exec *e, struct box *box)
         intended_remove(e->hub, e->view.id);
 }
 
-static void leave_box(struct exec *e)
+void exec_drop_ended(struct exec *e, const char *status)
 {
-        struct exec **at = e->phase == EXEC_INTENDED ? &e->box->arrived : &e->box->execs;
+        pthread_mutex_lock(&e->hub->lock);
+        if (status)
+                e->view.status = status;
+        e->view.ended = true;
+        pthread_mutex_unlock(&e->hub->lock);
+        exec_changed(e);
+        exec_drop(e);
+}
 
-        for (; *at != e; at = &(*at)->box_next)
-                ;
-        *at = e->box_next;
+void exec_set_lengths(struct exec *e, uint64_t out, uint64_t errors)
+{
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.stdout_len = out;
+        e->view.stderr_len = errors;
+        pthread_mutex_unlock(&e->hub->lock);
 }
 
 void exec_drop_start(struct exec *e)
@@ -85,8 +95,12 @@ void exec_drop(struct exec *e)
         struct exec_hub *hub = e->hub;
         struct exec **at;
 
-        if (e->box)
-                leave_box(e);
+        if (e->box) {
+                at = e->phase == EXEC_INTENDED ? &e->box->arrived : &e->box->execs;
+                while (*at != e)
+                        at = &(*at)->box_next;
+                *at = e->box_next;
+        }
         intended_remove(hub, e->view.id);
         pthread_mutex_lock(&hub->lock);
         for (at = &hub->table[bucket_of(e->view.id)]; *at != e; at = &(*at)->next)
@@ -482,6 +496,33 @@ int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr,
                                "The output is not available");
         (void)exec_output_from(*ret_fd, 0); /* where reading begins */
         return 0;
+}
+
+int exec_read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
+                     struct buf *ret, bool *ret_truncated, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        ssize_t n = 1;
+        char one;
+        int r = exec_open_output(rt, id, want_stderr, &fd, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        while (r >= 0 && n > 0 && ret->len < max) {
+                size_t room = MIN(max - ret->len, (size_t)65536);
+                char *at = buf_reserve(ret, room);
+
+                n = at ? read(fd, at, room) : 0;
+                if (n < 0)
+                        return err_sys(err, ERR_IO, errno, "The output is not available");
+                if (n > 0)
+                        buf_grew(ret, (size_t)n);
+        }
+        if (r >= 0 && ret_truncated && n > 0 && read(fd, &one, 1) == 1)
+                *ret_truncated = true;
+        return r;
 }
 
 /* Files that followers read. Loop thread. */

@@ -187,6 +187,9 @@ void intended_add(struct exec_hub *hub, const char *id);
 void intended_remove(struct exec_hub *hub, const char *id);
 bool intended_has(struct exec_hub *hub, const char *id);
 void exec_drop(struct exec *e); /* out of the hub, freed */
+/* The same for one whose row has its end: tell its watchers first. status NULL: as it is. */
+void exec_drop_ended(struct exec *e, const char *status);
+void exec_set_lengths(struct exec *e, uint64_t out, uint64_t errors);
 void exec_drop_start(struct exec *e);
 struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, struct kept_place *take_place);
@@ -245,6 +248,7 @@ bool exec_remote_flush(struct exec *e);
 void exec_remote_free(struct exec_remote_run *run);
 
 /* exec_end.c: recording the end */
+int exec_write_end(struct db *db, void *row, struct err *err); /* executions_end() for a write */
 /* The first call decides; later ones change nothing. */
 void exec_finish(struct exec *e, const char *status, const char *reason);
 /* Soon try again what the disk or the pool refused. */

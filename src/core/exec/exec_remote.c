@@ -86,10 +86,8 @@ static void grew_on_loop(struct letter *letter)
         struct exec *e = exec_find(g->hub, g->id);
 
         if (e) {
-                pthread_mutex_lock(&g->hub->lock);
-                e->view.stdout_len = MAX(e->view.stdout_len, g->len[0]);
-                e->view.stderr_len = MAX(e->view.stderr_len, g->len[1]);
-                pthread_mutex_unlock(&g->hub->lock);
+                exec_set_lengths(e, MAX(e->view.stdout_len, g->len[0]),
+                                 MAX(e->view.stderr_len, g->len[1]));
                 exec_changed(e);
         }
         free(g);
@@ -160,19 +158,6 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
                 run->output.full = BOX_OUTPUT_WAIT;
 }
 
-/* A piece of the stream. */
-static void feed(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
-{
-        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
-
-        if (!run->redactor) {
-                append(run, is_stderr, data, len);
-                return;
-        }
-        redact_feed(&run->redact[is_stderr], data, len, &shown);
-        append(run, is_stderr, buf_str(&shown), shown.len);
-}
-
 /* Nothing more comes: the bytes held back are not a secret value. */
 static void end_stream(struct exec_remote_run *run, bool is_stderr)
 {
@@ -186,10 +171,16 @@ static void end_stream(struct exec_remote_run *run, bool is_stderr)
 
 static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
 {
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
         struct exec_remote_run *run = ctx;
         struct grew_letter *g;
 
-        feed(run, is_stderr, chunk, len);
+        if (run->redactor) {
+                redact_feed(&run->redact[is_stderr], chunk, len, &shown);
+                append(run, is_stderr, buf_str(&shown), shown.len);
+        } else {
+                append(run, is_stderr, chunk, len);
+        }
         g = xcalloc(1, sizeof(*g));
         g->hub = run->hub;
         memcpy(g->id, run->id, UUID_LEN + 1);
@@ -312,10 +303,7 @@ static void ended_on_loop(struct letter *letter)
         if (e && e->phase != EXEC_ENDING) {
                 e->has_exit = run->has_exit;
                 e->exit = run->exit;
-                pthread_mutex_lock(&run->hub->lock);
-                e->view.stdout_len = run->written[0];
-                e->view.stderr_len = run->written[1];
-                pthread_mutex_unlock(&run->hub->lock);
+                exec_set_lengths(e, run->written[0], run->written[1]);
                 e->remote_run = run;
                 exec_finish(e, run->status, run->reason[0] ? run->reason : NULL);
                 return;
@@ -390,20 +378,6 @@ static void live_on_loop(struct letter *letter)
         free(l);
 }
 
-static void post_live(struct exec_hub *hub, const struct execution *row,
-                      const struct exec_remote *remote, int64_t call_id)
-{
-        struct live_letter *l = xcalloc(1, sizeof(*l));
-
-        l->hub = hub;
-        l->runner = remote->runner;
-        l->who = xstrdup(remote->who);
-        l->call_id = call_id;
-        memcpy(l->id, row->id, UUID_LEN + 1);
-        memcpy(l->place_id, row->place_id, UUID_LEN + 1);
-        mail_post(hub->config.mail, &l->letter, live_on_loop);
-}
-
 static int set_redaction(struct exec_remote_run *run, const char *const *values, struct err *err)
 {
         bool too_much = false;
@@ -422,6 +396,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
                       const struct exec_request *req, const char *dir, struct err *err)
 {
         struct exec_remote_run *run = xcalloc(1, sizeof(*run));
+        struct live_letter *l;
         int64_t call_id;
         int r;
 
@@ -435,18 +410,23 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
                 r = open_output(run, "stdout", &run->fds[0], err);
         if (r >= 0)
                 r = open_output(run, "stderr", &run->fds[1], err);
+        if (r >= 0) {
+                FAULT("provider.execute.before");
+                r = req->remote->runner->begin(hub->config.rt, row, req, on_output, on_done, run,
+                                               &call_id, err);
+        }
         if (r < 0) {
                 exec_remote_free(run);
                 return r;
         }
-        FAULT("provider.execute.before");
-        r = req->remote->runner->begin(hub->config.rt, row, req, on_output, on_done, run, &call_id,
-                                       err);
-        if (r < 0) {
-                exec_remote_free(run);
-                return r;
-        }
-        post_live(hub, row, req->remote, call_id);
+        l = xcalloc(1, sizeof(*l));
+        l->hub = hub;
+        l->runner = req->remote->runner;
+        l->who = xstrdup(req->remote->who);
+        l->call_id = call_id;
+        memcpy(l->id, row->id, UUID_LEN + 1);
+        memcpy(l->place_id, row->place_id, UUID_LEN + 1);
+        mail_post(hub->config.mail, &l->letter, live_on_loop);
         return 0;
 }
 
@@ -481,7 +461,7 @@ struct ending {
         size_t n;
 };
 
-static int collect(void *ctx, const struct execution *row)
+static int note_open(void *ctx, const struct execution *row)
 {
         struct ending *s = ctx;
 
@@ -493,7 +473,7 @@ static int collect(void *ctx, const struct execution *row)
 static int find_rows(struct db *db, struct ending *s, struct err *err)
 {
         s->n = 0;
-        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+        return executions_open(db, s->place_id, s->op->arena, note_open, s, err);
 }
 
 static int end_rows(struct db *db, void *arg, struct err *err)

@@ -109,16 +109,6 @@ static int write_stream(struct exec_spool *s, struct spool_stream *t, struct err
         return 0;
 }
 
-/* Where the configuration says so, the oldest output is dropped. */
-static void drop_oldest(struct exec_spool *s)
-{
-        const int fds[] = { s->streams[0].fd, s->streams[1].fd };
-        const uint64_t len[] = { s->streams[0].stored, s->streams[1].stored };
-
-        if (s->drops_over)
-                s->keeps_all = !exec_output_drop(fds, len, s->dropped, s->drops_over);
-}
-
 /* A file without its name would not be found again. */
 static int sync_names(struct exec_spool *s, struct err *err)
 {
@@ -152,8 +142,11 @@ static void write_run(struct pool_job *job, struct op *op)
         FAULT("exec.data.before");
         for (int i = 0; i < 2 && r >= 0; i++)
                 r = write_stream(s, &s->streams[i], &err);
-        if (r >= 0)
-                drop_oldest(s);
+        if (r >= 0 && s->drops_over)
+                s->keeps_all = !exec_output_drop(
+                        (const int[]){ s->streams[0].fd, s->streams[1].fd },
+                        (const uint64_t[]){ s->streams[0].stored, s->streams[1].stored },
+                        s->dropped, s->drops_over);
         FAULT("exec.data.after");
         for (int i = 0; i < 2 && r >= 0 && s->want_sync; i++)
                 r = sync_stream(&s->streams[i], &err);
@@ -168,7 +161,7 @@ static void write_run(struct pool_job *job, struct op *op)
 
 /* Deciding what comes next; on the loop */
 
-static void turn(struct exec_spool *s);
+static void spool_turn(struct exec_spool *s);
 
 static struct box_link *link_of(const struct exec_spool *s)
 {
@@ -178,14 +171,10 @@ static struct box_link *link_of(const struct exec_spool *s)
 static void show_lengths(struct exec_spool *s)
 {
         struct exec *e = s->e;
-        bool grew;
+        bool grew = e->view.stdout_len != s->streams[0].stored ||
+                    e->view.stderr_len != s->streams[1].stored;
 
-        pthread_mutex_lock(&e->hub->lock);
-        grew = e->view.stdout_len != s->streams[0].stored ||
-               e->view.stderr_len != s->streams[1].stored;
-        e->view.stdout_len = s->streams[0].stored;
-        e->view.stderr_len = s->streams[1].stored;
-        pthread_mutex_unlock(&e->hub->lock);
+        exec_set_lengths(e, s->streams[0].stored, s->streams[1].stored);
         if (grew)
                 exec_changed(e);
 }
@@ -276,16 +265,11 @@ static void write_done(struct pool_job *job)
         s->was_failing = false;
         if (!s->failed)
                 s->failing_since = 0;
-        turn(s);
-}
-
-static uint64_t unsafe_max(const struct exec_spool *s)
-{
-        return MIN(SYNC_MAX, s->e->box->spool_limit / 4);
+        spool_turn(s);
 }
 
 /* Whether the job has something to do. */
-static bool prepare(struct exec_spool *s)
+static bool spool_has_work(struct exec_spool *s)
 {
         bool work = !s->ready;
 
@@ -302,7 +286,8 @@ static bool prepare(struct exec_spool *s)
                         t->waiting = empty;
                 }
                 work = work || t->writing.len > 0;
-                if (t->stored + t->writing.len - t->safe > unsafe_max(s))
+                if (t->stored + t->writing.len - t->safe >
+                    MIN(SYNC_MAX, s->e->box->spool_limit / 4))
                         s->want_sync = true;
         }
         for (int i = 0; i < 2; i++)
@@ -310,19 +295,7 @@ static bool prepare(struct exec_spool *s)
         return work;
 }
 
-/* All that is safe is named; a box that has less than we have lost some of its own disk. */
-static void open_streams(struct exec_spool *s)
-{
-        s->attaching = false;
-        for (int i = 0; i < 2; i++) {
-                struct spool_stream *t = &s->streams[i];
-
-                t->open = true;
-                say_ack(s, i, MIN(t->stored, t->box_len));
-        }
-}
-
-static void finish(struct exec_spool *s)
+static void spool_finish(struct exec_spool *s)
 {
         uint64_t now = (uint64_t)(clock_wall_us() / US_PER_MS);
         struct box_exit exit = s->exit;
@@ -342,11 +315,11 @@ static void finish(struct exec_spool *s)
         exec_take_exit(s->e, &exit, s->lost_reason ? s->lost_reason : EXEC_LOST_REASON);
 }
 
-static void turn(struct exec_spool *s)
+static void spool_turn(struct exec_spool *s)
 {
         if (s->busy)
                 return;
-        if (prepare(s)) {
+        if (spool_has_work(s)) {
                 s->job = (struct pool_job){
                         .run = write_run, .done = write_done, .urgent = true, .awaited = true
                 };
@@ -356,14 +329,20 @@ static void turn(struct exec_spool *s)
                 return;
         }
         if (s->attaching && link_of(s)) {
-                open_streams(s);
+                s->attaching = false;
+                /* All that is safe is named; a box that has less than we have lost some of its own
+                 * disk. */
+                for (int i = 0; i < 2; i++) {
+                        s->streams[i].open = true;
+                        say_ack(s, i, MIN(s->streams[i].stored, s->streams[i].box_len));
+                }
                 if (s->is_refused) {
                         box_link_signal(link_of(s), s->e->channel, SIGKILL);
                         take_and_drop(s);
                 }
         }
         if (s->has_exit && s->e->phase != EXEC_ENDING)
-                finish(s);
+                spool_finish(s);
 }
 
 /* The hub's calls */
@@ -412,7 +391,7 @@ void exec_spool_attach(struct exec *e, const struct box_state *state)
          * must still get on. */
         s->streams[0].window = s->streams[1].window = state ? WINDOW_AGAIN : WINDOW;
         s->attaching = true;
-        turn(s);
+        spool_turn(s);
 }
 
 void exec_spool_detach(struct exec *e)
@@ -449,7 +428,7 @@ int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char 
         if (buf_failed(&t->waiting))
                 return err_set(err, ERR_BUSY, "no memory for output");
         t->got += len - known;
-        turn(s);
+        spool_turn(s);
         return 0;
 }
 
@@ -461,7 +440,7 @@ void exec_spool_exit(struct exec *e, const struct box_exit *exit)
                 return;
         s->has_exit = true;
         s->exit = *exit;
-        turn(s);
+        spool_turn(s);
 }
 
 void exec_spool_lost(struct exec *e, const char *reason)
@@ -478,7 +457,7 @@ void exec_spool_lost(struct exec *e, const char *reason)
 void exec_spool_again(struct exec *e)
 {
         if (e->spool)
-                turn(e->spool);
+                spool_turn(e->spool);
 }
 
 void exec_spool_drop(struct exec *e)

@@ -99,11 +99,6 @@ static void describe_row(struct intent *q)
         };
 }
 
-static int write_end(struct db *db, void *arg, struct err *err)
-{
-        return executions_end(db, arg, err);
-}
-
 /* The execution was recorded and will not run: record that. */
 static void record_failure(struct intent *q, const struct err *cause)
 {
@@ -115,7 +110,7 @@ static void record_failure(struct intent *q, const struct err *cause)
                                 : cause->msg;
         q->row.ended_at = clock_wall_us();
         q->row.updated_at = clock_now_us();
-        (void)store_write(&shield, q->rt->store, write_end, &q->row, NULL);
+        (void)store_write(&shield, q->rt->store, exec_write_end, &q->row, NULL);
 }
 
 /* Making sure there is a box */
@@ -188,13 +183,8 @@ static void announce_on_loop(struct letter *letter)
 static void withdraw_on_loop(struct letter *letter)
 {
         struct id_letter *l = container_of(letter, struct id_letter, letter);
-        struct exec *e = exec_find(l->hub, l->id);
 
-        pthread_mutex_lock(&l->hub->lock);
-        e->view.ended = true;
-        pthread_mutex_unlock(&l->hub->lock);
-        exec_changed(e);
-        exec_drop(e);
+        exec_drop_ended(exec_find(l->hub, l->id), NULL);
         free(l);
 }
 

@@ -50,6 +50,11 @@ struct exec_transfer {
  * succeed. */
 bool exec_transfer_tells_of_want(const char *errors);
 
+/* Lines for sh that put a `.gitignore` into `.paperclip-runtime`, and that end the shell with an
+ * error that names the link when a link is in the way to `dir` below `.paperclip-runtime`. Nothing
+ * for a directory that lies elsewhere. The same as workspace/runtime_dir.h; pure. */
+void runtime_script(struct buf *script, const char *dir);
+
 /* `rm -rf`: a path that does not exist is fine. */
 int exec_transfer_remove(struct op *op, const struct exec_transfer *t, const char *path,
                          struct err *err);

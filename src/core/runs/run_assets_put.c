@@ -10,7 +10,6 @@
 #include "core/exec/box_route.h"
 #include "core/exec/box_service.h"
 #include "core/exec/exec_transfer.h"
-#include "core/exec/runtime_script.h"
 #include "core/places/place.h"
 #include "core/runs/run_assets.h"
 #include "workspace/archive.h"

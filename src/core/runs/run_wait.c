@@ -1,7 +1,6 @@
 /* Starts a command of the daemon's own in a lease and waits for its end. */
 #include "core/runs/run_wait.h"
 
-#include "base/fd.h"
 #include "core/exec/exec_request.h"
 
 struct waiting {
@@ -12,17 +11,17 @@ struct waiting {
         struct promise *promise;
 };
 
-static void over(struct waiting *w)
+static void wait_over(struct waiting *w)
 {
         promise_keep(w->promise, 0, NULL);
         promise_unref(w->promise);
         free(w);
 }
 
-static void changed(struct exec_watch *watch, const struct exec_view *view)
+static void wait_changed(struct exec_watch *watch, const struct exec_view *view)
 {
         if (view->ended)
-                over(container_of(watch, struct waiting, watch));
+                wait_over(container_of(watch, struct waiting, watch));
 }
 
 static void watch_on_loop(struct letter *letter)
@@ -30,7 +29,7 @@ static void watch_on_loop(struct letter *letter)
         struct waiting *w = container_of(letter, struct waiting, letter);
 
         if (!exec_watch_add(w->hub, w->id, &w->watch))
-                over(w);
+                wait_over(w);
 }
 
 static int wait_for(struct op *op, struct runtime *rt, const char *id, struct err *err)
@@ -43,36 +42,12 @@ static int wait_for(struct op *op, struct runtime *rt, const char *id, struct er
                 return ERR_IO;
         w = xcalloc(1, sizeof(*w));
         w->hub = rt->hub;
-        w->watch.changed = changed;
+        w->watch.changed = wait_changed;
         w->promise = promise_ref(promise);
         memcpy(w->id, id, UUID_LEN + 1);
         mail_post(rt->mail, &w->letter, watch_on_loop);
         r = promise_wait(promise, op, err);
         promise_unref(promise);
-        return r;
-}
-
-static int read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
-                       struct buf *ret, struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = -1;
-        int r = exec_open_output(rt, id, want_stderr, &fd, err);
-
-        if (r == ERR_NOT_FOUND) { /* it never wrote any */
-                err_clear(err);
-                return 0;
-        }
-        while (r >= 0 && ret->len < max) {
-                size_t room = MIN(max - ret->len, (size_t)8192);
-                char *at = buf_reserve(ret, room);
-                ssize_t n = at ? read(fd, at, room) : 0;
-
-                if (n < 0)
-                        return err_sys(err, ERR_IO, errno, "read the output of a command");
-                if (n == 0)
-                        return 0;
-                buf_grew(ret, (size_t)n);
-        }
         return r;
 }
 
@@ -106,9 +81,9 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
                                        : ERR_PROVIDER,
                                "%s", row.reason ? row.reason : "The command could not be started.");
         max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
-        r = read_output(rt, id, false, max, &ret->out, err);
+        r = exec_read_output(rt, id, false, max, &ret->out, NULL, err);
         if (r >= 0)
-                r = read_output(rt, id, true, max, &ret->err, err);
+                r = exec_read_output(rt, id, true, max, &ret->err, NULL, err);
         if (r < 0)
                 return r;
         ret->how = (struct provision_end){

@@ -12,7 +12,6 @@
 #include "base/fd.h"
 #include "codec/shell.h"
 #include "core/exec/exec_transfer.h"
-#include "core/exec/runtime_script.h"
 #include "core/kinds/kind.h"
 #include "core/workspaces/workspace.h"
 #include "core/workspaces/workspace_internal.h"
