@@ -39,16 +39,7 @@ static bool is_local(const struct run_task *t)
 
 /* One after the other */
 
-static void note(struct run_asset *a, json_t *known)
-{
-        json_t *one = json_pack("{s:s, s:s}", "dir", a->dir, "key", a->content);
-
-        if (json_array_size(a->missing) > 0)
-                json_object_set(one, "missing", a->missing);
-        json_object_set_new(known, a->key, one);
-}
-
-static int bring(struct run_asset *a, struct buf *script, bool *ret_empty, struct err *err)
+static int bring_asset(struct run_asset *a, struct buf *script, bool *ret_empty, struct err *err)
 {
         int r = run_asset_gather(a, ret_empty, err);
 
@@ -64,8 +55,8 @@ static int bring(struct run_asset *a, struct buf *script, bool *ret_empty, struc
         return r;
 }
 
-static int each(struct run_task *t, const json_t *plan, json_t *known, struct buf *script,
-                struct err *err)
+static int bring_assets(struct run_task *t, const json_t *plan, json_t *known, struct buf *script,
+                        struct err *err)
 {
         struct skill_list skills;
         size_t i;
@@ -88,11 +79,15 @@ static int each(struct run_task *t, const json_t *plan, json_t *known, struct bu
                         return r;
                 a.tree = arena_printf(t->op->arena, "%s/%s", scratch(t), a.key);
                 r = is_local(t) ? run_asset_provide(&a, &empty, err)
-                                : bring(&a, script, &empty, err);
+                                : bring_asset(&a, script, &empty, err);
                 if (r < 0 && r != ERR_CANCELLED)
                         return err_wrap(err, r, "asset \"%s\"", a.key);
-                if (r >= 0 && !empty)
-                        note(&a, known);
+                if (r < 0 || empty)
+                        continue;
+                json_object_set_new(known, a.key,
+                                    json_pack("{s:s, s:s, s:O*}", "dir", a.dir, "key", a.content,
+                                              "missing",
+                                              json_array_size(a.missing) ? a.missing : NULL));
         }
         return r;
 }
@@ -140,34 +135,17 @@ static void bring_home(struct run_task *t)
                          LOG_S("run", t->run.id), LOG_S("error", why.msg));
 }
 
-static int fail(struct run_task *t, int r, struct err *err)
-{
-        const struct environment *env = &t->record.env;
-
-        if (r == ERR_CANCELLED)
-                return r;
-        bring_home(t);
-        t->failure_code = ASSET_ERROR_CODE;
-        return err_set(err, r, "Failed to stage assets for environment \"%s\" (%s): %s", env->name,
-                       env->driver, err->msg);
-}
-
-static bool has_assets(const struct run_task *t)
-{
-        const struct adapter_descriptor *d = adapter_find(t->agent.adapter_type);
-
-        return d && json_object_get(d->json, "assets");
-}
-
 int run_assets(struct run_task *t, struct err *err)
 {
         CLEAN(buf_done) struct buf script = BUF_INIT;
         json_t *known = run_keep(t->op->arena, json_object());
+        const struct adapter_descriptor *d = adapter_find(t->agent.adapter_type);
+        const struct environment *env = &t->record.env;
         const json_t *plan;
         int r = 0;
 
         json_object_del(t->context, RUN_ASSETS_MEMBER); /* only this file says where they are */
-        if (!has_assets(t))
+        if (!d || !json_object_get(d->json, "assets"))
                 return 0;
         run_input(t, NULL);
         plan = adapter_assets(t->op, &t->input);
@@ -179,13 +157,19 @@ int run_assets(struct run_task *t, struct err *err)
                         r = path_make_dirs(scratch(t), 0700, err);
         }
         if (r >= 0)
-                r = each(t, plan, known, &script, err);
+                r = bring_assets(t, plan, known, &script, err);
         if (!is_local(t))
                 (void)asset_tree_remove(scratch(t), NULL); /* else the next start removes it */
         if (r >= 0 && script.len > 0)
                 r = finish_there(t, plan, buf_str(&script), err);
+        if (r < 0 && r != ERR_CANCELLED) {
+                bring_home(t);
+                t->failure_code = ASSET_ERROR_CODE;
+                r = err_set(err, r, "Failed to stage assets for environment \"%s\" (%s): %s",
+                            env->name, env->driver, err->msg);
+        }
         if (r < 0)
-                return fail(t, r, err);
+                return r;
         if (json_object_size(known) > 0)
                 json_object_set(t->context, RUN_ASSETS_MEMBER, known);
         return 0;

@@ -54,11 +54,6 @@ static bool follows(const struct run_asset *a)
         return !json_is_false(json_object_get(a->plan, "followSymlinks"));
 }
 
-static bool sees_our_files(const struct run_asset *a)
-{
-        return kind_runs_on_host(a->t->rt, a->t->record.env.driver);
-}
-
 static const json_t *parts(const struct run_asset *a)
 {
         return json_object_get(a->plan, "from");
@@ -68,26 +63,24 @@ static const json_t *parts(const struct run_asset *a)
 
 /* As links where the program sees this machine's files, else with their contents. Links to other
  * directories make another asset, so the key includes the targets. */
-static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct skill *s,
-                     const char *into, bool as_link, struct err *err)
-{
-        const char *to = join(a, into, s->name);
-        int r = as_link ? asset_tree_add_link(tree, s->dir, to, err)
-                        : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
-
-        if (sees_our_files(a))
-                asset_tree_note(tree, s->dir);
-        return r < 0 && r != ERR_CANCELLED ? err_wrap(err, r, "skill \"%s\"", s->name) : r;
-}
-
 static int add_skills(struct run_asset *a, struct asset_tree *tree, const char *into, bool as_links,
                       struct err *err)
 {
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < a->skills->n; i++)
-                if (skill_is_wanted(a->t->config, a->skills->at[i].name))
-                        r = add_skill(a, tree, &a->skills->at[i], into, as_links, err);
+        for (const struct skill *s = a->skills->at; r >= 0 && s < a->skills->at + a->skills->n;
+             s++) {
+                const char *to = join(a, into, s->name);
+
+                if (!skill_is_wanted(a->t->config, s->name))
+                        continue;
+                r = as_links ? asset_tree_add_link(tree, s->dir, to, err)
+                             : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
+                if (kind_runs_on_host(a->t->rt, a->t->record.env.driver))
+                        asset_tree_note(tree, s->dir);
+                if (r < 0 && r != ERR_CANCELLED)
+                        return err_wrap(err, r, "skill \"%s\"", s->name);
+        }
         return r;
 }
 
@@ -153,17 +146,18 @@ static bool is_key_file(const struct run_asset *a, const char *path)
         return false;
 }
 
-static bool has_key_file(const struct run_asset *a)
+/* The first part with that member; NULL: none. */
+static const json_t *part_with(const struct run_asset *a, const char *member)
 {
         size_t i;
         json_t *one;
 
         json_array_foreach((json_t *)parts(a), i, one)
         {
-                if (json_object_get(one, "keyFile"))
-                        return true;
+                if (json_object_get(one, member))
+                        return one;
         }
-        return false;
+        return NULL;
 }
 
 /* A login is linked, because the program renews it there; other files may differ, and are copied
@@ -314,7 +308,7 @@ int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
 {
         int r = make_tree(a, a->tree, false, ret_empty, err);
 
-        if (r >= 0 && has_key_file(a))
+        if (r >= 0 && part_with(a, "keyFile"))
                 *ret_empty = false;
         return r;
 }
@@ -335,20 +329,6 @@ static bool is_our_link(const struct run_asset *a, int dir, const char *name, ch
         return strncmp(ret, data, n) == 0 && ret[n] == '/';
 }
 
-/* A link of ours that leads to another directory, or to none any more, is replaced or removed;
- * anything else with that name stays. */
-static int link_skill(const struct run_asset *a, const char *link, const char *target,
-                      struct err *err)
-{
-        char there[4096];
-
-        if (is_our_link(a, AT_FDCWD, link, there, sizeof(there)) && !streq(there, target))
-                (void)unlink(link);
-        if (symlink(target, link) < 0 && errno != EEXIST)
-                return err_sys(err, ERR_IO, errno, "create %s", link);
-        return 0;
-}
-
 static void drop_dangling(const struct run_asset *a, const char *path)
 {
         DIR *dir = opendir(path);
@@ -363,8 +343,11 @@ static void drop_dangling(const struct run_asset *a, const char *path)
                 closedir(dir);
 }
 
+/* A link of ours that leads to another directory, or to none any more, is replaced or removed;
+ * anything else with that name stays. */
 static int link_skills(struct run_asset *a, const char *dir, struct err *err)
 {
+        char there[4096];
         int r = path_make_dirs(dir, 0700, err);
 
         find_missing(a);
@@ -372,9 +355,14 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
                 drop_dangling(a, dir);
         for (size_t i = 0; r >= 0 && i < a->skills->n; i++) {
                 const struct skill *s = &a->skills->at[i];
+                const char *link = join(a, dir, s->name);
 
-                if (skill_is_wanted(a->t->config, s->name))
-                        r = link_skill(a, join(a, dir, s->name), s->dir, err);
+                if (!skill_is_wanted(a->t->config, s->name))
+                        continue;
+                if (is_our_link(a, AT_FDCWD, link, there, sizeof(there)) && !streq(there, s->dir))
+                        (void)unlink(link);
+                if (symlink(s->dir, link) < 0 && errno != EEXIST)
+                        r = err_sys(err, ERR_IO, errno, "create %s", link);
         }
         return r;
 }
@@ -388,7 +376,7 @@ static int provide_company(struct run_asset *a, const json_t *part, struct err *
         json_t *one;
         int r;
 
-        a->dir = company_home(a, part, has_key_file(a) ? KEY_SUFFIX : "");
+        a->dir = company_home(a, part, part_with(a, "keyFile") ? KEY_SUFFIX : "");
         r = seed(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {
@@ -400,51 +388,25 @@ static int provide_company(struct run_asset *a, const json_t *part, struct err *
         return r;
 }
 
-static const json_t *company_part(const struct run_asset *a)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)parts(a), i, one)
-        {
-                if (json_object_get(one, "company"))
-                        return one;
-        }
-        return NULL;
-}
-
-static bool is_stale(int dir, const char *name, int64_t now)
-{
-        int64_t keep = *name == '.' ? LEFT_KEEP_S : CACHE_KEEP_S;
-        struct stat st;
-
-        return !streq(name, ".") && !streq(name, "..") &&
-               fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_sec + keep < now;
-}
-
 /* Remove bundles that were not used for long, and those that were never finished. */
 static void trim_cache(const struct run_asset *a, const char *cache)
 {
         DIR *dir = opendir(cache);
         const struct dirent *entry;
         int64_t now = clock_now_us() / 1000000;
+        struct stat st;
 
-        while (dir && (entry = readdir(dir)))
-                if (is_stale(dirfd(dir), entry->d_name, now))
-                        (void)asset_tree_remove(join(a, cache, entry->d_name), NULL);
+        while (dir && (entry = readdir(dir))) {
+                const char *name = entry->d_name;
+                int64_t keep = *name == '.' ? LEFT_KEEP_S : CACHE_KEEP_S;
+
+                if (!streq(name, ".") && !streq(name, "..") &&
+                    fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    st.st_mtim.tv_sec + keep < now)
+                        (void)asset_tree_remove(join(a, cache, name), NULL);
+        }
         if (dir)
                 closedir(dir);
-}
-
-/* The whole tree is on the disk before it gets its name: a tree with a name is not checked
- * again. */
-static int sync_tree(const char *path, struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-        if (fd < 0 || syncfs(fd) < 0)
-                return err_sys(err, ERR_IO, errno, "sync %s", path);
-        return 0;
 }
 
 /* Named by the hash of its content and of the skills' directories, so that runs with different
@@ -468,8 +430,15 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
                 r = asset_tree_remove(temp, err);
         if (r >= 0)
                 r = make_tree(a, temp, true, &ignored, err);
-        if (r >= 0)
-                r = sync_tree(temp, err);
+        /* The whole tree is on the disk before it gets its name: a tree with a name is not checked
+         * again. */
+        if (r >= 0) {
+                CLEAN(cleanup_fd)
+                int fd = open(temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+                if (fd < 0 || syncfs(fd) < 0)
+                        r = err_sys(err, ERR_IO, errno, "sync %s", temp);
+        }
         if (r >= 0 && rename(temp, a->dir) < 0 && errno != EEXIST && errno != ENOTEMPTY)
                 r = err_sys(err, ERR_IO, errno, "create %s", a->dir);
         (void)asset_tree_remove(temp, NULL);
@@ -479,7 +448,7 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
 
 int run_asset_provide(struct run_asset *a, bool *ret_empty, struct err *err)
 {
-        const json_t *company = company_part(a);
+        const json_t *company = part_with(a, "company");
 
         *ret_empty = false;
         return company ? provide_company(a, company, err) : provide_bundle(a, ret_empty, err);

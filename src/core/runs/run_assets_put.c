@@ -112,15 +112,6 @@ static void put_beginning(const struct putting *p, struct buf *s)
         runtime_script(s, p->a->dir);
 }
 
-/* Before the first byte. */
-static int prepare(struct putting *p, const struct exec_transfer *way, struct err *err)
-{
-        CLEAN(buf_done) struct buf script = BUF_INIT;
-
-        put_beginning(p, &script);
-        return exec_transfer_run(p->op, way, buf_str(&script), COMMAND_MS, err);
-}
-
 static void put_unpacking(const struct putting *p, const char *upload, struct buf *s)
 {
         put_beginning(p, s);
@@ -151,34 +142,31 @@ static int transfer(struct putting *p, const struct kind *kind, struct err *err)
         if (archive < 0)
                 return err_sys(err, ERR_IO, errno, "create an archive");
         r = pack(p, archive, err);
+        put_beginning(p, &script);
         if (r >= 0)
-                r = prepare(p, &way, err);
+                r = exec_transfer_run(p->op, &way, buf_str(&script), COMMAND_MS, err);
         if (r >= 0)
                 r = exec_transfer_write(p->op, &way, upload, archive, 0600, err);
         if (r < 0)
                 return r;
+        buf_clear(&script);
         put_unpacking(p, upload, &script);
         return exec_transfer_run(p->op, &way, buf_str(&script), COMMAND_MS, err);
 }
 
 /* Choosing the way */
 
-static int find_place(struct putting *p, struct err *err)
-{
-        const struct lease *lease = &p->a->t->record.lease;
-        int r = place_load(p->op, p->rt, lease->place_id, &p->place, err);
-
-        return r < 0 ? r : box_bring(p->op, p->rt, lease, &p->place, err);
-}
-
 int run_asset_put(const struct run_asset *a, struct err *err)
 {
         CLEAN(putting_done)
         struct putting p = { .a = a, .op = a->t->op, .rt = a->t->rt, .tree_fd = -1, .dir_fd = -1 };
+        const struct lease *lease = &a->t->record.lease;
         const struct kind *kind;
         struct place would;
-        int r = find_place(&p, err);
+        int r = place_load(p.op, p.rt, lease->place_id, &p.place, err);
 
+        if (r >= 0)
+                r = box_bring(p.op, p.rt, lease, &p.place, err);
         if (r >= 0)
                 r = open_dir(a->tree, &p.tree_fd, err);
         if (r >= 0)

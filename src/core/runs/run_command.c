@@ -110,18 +110,12 @@ static json_t *identity(struct run_task *t)
         return run_keep(t->op->arena, id);
 }
 
-static int64_t config_timeout(struct run_task *t)
-{
-        const json_t *config = run_parse(t->op->arena, t->record.env.config);
-        const json_t *ms = json_object_get(config, "timeoutMs");
-
-        return json_is_integer(ms) && json_integer_value(ms) > 0 ? json_integer_value(ms) : 0;
-}
-
 void run_input(struct run_task *t, const json_t *session)
 {
         const struct kind *kind = target_kind(t);
         bool is_local = kind && kind->runs_on_host;
+        json_int_t limit = json_integer_value(
+                json_object_get(run_parse(t->op->arena, t->record.env.config), "timeoutMs"));
 
         t->input = (struct adapter_input){
                 .type = t->agent.adapter_type,
@@ -140,7 +134,7 @@ void run_input(struct run_task *t, const json_t *session)
                         .local_cwd = t->local_cwd,
                         .apart = is_shared(t) ? t->agent.id : NULL,
                         .identity = identity(t),
-                        .timeout_ms = is_local ? 0 : config_timeout(t),
+                        .timeout_ms = is_local ? 0 : MAX(limit, 0),
                         .is_root = is_local && geteuid() == 0,
                 },
         };
@@ -249,11 +243,6 @@ int run_kept_get(struct run_task *t, const char *key, struct err *err)
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
-static bool is_configured(const struct run_task *t, const char *name)
-{
-        return json_object_get(json_get_object(t->config, "env"), name) != NULL;
-}
-
 /* A variable of the agent's configuration wins over ours: the adapter leaves it out, except for
  * those that it has to set anew. The callback's variables are always the run's own. Only a local
  * agent may bring a key of its own. */
@@ -265,7 +254,9 @@ static json_t *variables(struct run_task *t, const struct callback_address *call
 
         json_object_update(env, t->command.env);
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-                bool own_key = i == 1 && is_local && is_configured(t, callback_names[i]);
+                bool own_key =
+                        i == 1 && is_local &&
+                        json_object_get(json_get_object(t->config, "env"), callback_names[i]);
 
                 if (values[i] && *values[i] && !own_key)
                         json_object_set_new(env, callback_names[i], json_string(values[i]));
@@ -303,49 +294,35 @@ static int run_script(struct run_task *t, const char *what, const char *script, 
         return run_command_wait(t->op, t->rt, &t->record, &req, end, err);
 }
 
-/* A file that cannot be read is not a session; only a place that cannot be asked is an error. */
-static int read_header(struct run_task *t, bool *ret_fits, struct err *err)
-{
-        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
-        int r;
-
-        FAULT("run.session.before");
-        r = run_script(t, "session", HEADER_SCRIPT, t->command.session_id, &end, err);
-        FAULT("run.session.after");
-        *ret_fits = r >= 0 &&
-                    adapter_session_fits(t->command.session_header, buf_str(&end.out), end.out.len);
-        return r;
-}
-
-static int make_file(struct run_task *t, struct err *err)
-{
-        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
-        int r;
-
-        FAULT("run.session.new.before");
-        r = run_script(t, "session-new", NEW_SCRIPT, t->command.new_session_id, &end, err);
-        FAULT("run.session.new.after");
-        if (r >= 0 && (!end.how.has_code || end.how.code != 0))
-                return err_set(err, ERR_PROVIDER, "The session file %s could not be made.",
-                               t->command.new_session_id);
-        return r;
-}
-
 int run_ready_session(struct run_task *t, struct err *err)
 {
-        bool fits;
+        CLEAN(run_command_end_done) struct run_command_end header = { 0 }, made = { 0 };
         int r;
 
         if (!t->command.session_header)
                 return 0;
         if (t->command.session_id) {
-                r = read_header(t, &fits, err);
-                if (r >= 0 && !fits)
-                        r = run_build(t, true, err);
-                if (r < 0 || fits)
+                FAULT("run.session.before");
+                r = run_script(t, "session", HEADER_SCRIPT, t->command.session_id, &header, err);
+                FAULT("run.session.after");
+                /* A file that cannot be read is not a session; only a place that cannot be asked is
+                 * an error. */
+                if (r < 0 || adapter_session_fits(t->command.session_header, buf_str(&header.out),
+                                                  header.out.len))
+                        return r;
+                r = run_build(t, true, err);
+                if (r < 0)
                         return r;
         }
-        return t->command.new_session_id ? make_file(t, err) : 0;
+        if (!t->command.new_session_id)
+                return 0;
+        FAULT("run.session.new.before");
+        r = run_script(t, "session-new", NEW_SCRIPT, t->command.new_session_id, &made, err);
+        FAULT("run.session.new.after");
+        if (r >= 0 && (!made.how.has_code || made.how.code != 0))
+                return err_set(err, ERR_PROVIDER, "The session file %s could not be made.",
+                               t->command.new_session_id);
+        return r;
 }
 
 int run_ready_model(struct run_task *t, struct err *err)

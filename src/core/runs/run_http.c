@@ -31,7 +31,7 @@ static const char *text_of(struct run_task *t, const json_t *value)
                                      : json_to_arena(t->op->arena, value);
 }
 
-static int describe(struct call *c, struct err *err)
+static int describe_request(struct call *c, struct err *err)
 {
         struct run_task *t = c->t;
         const json_t *request = t->command.request;
@@ -70,8 +70,8 @@ static int describe(struct call *c, struct err *err)
 }
 
 /* The adapter reads the answer as the output of a command. */
-static int judge(struct run_task *t, const struct transfer_answer *answer, bool timed_out,
-                 struct run_outcome *o, struct err *err)
+static int judge_answer(struct run_task *t, const struct transfer_answer *answer, bool timed_out,
+                        struct run_outcome *o, struct err *err)
 {
         struct adapter_result *result = arena_new(t->op->arena, struct adapter_result);
         struct adapter_exit how = { .code = answer->status ? answer->status : -1,
@@ -99,28 +99,21 @@ static int judge(struct run_task *t, const struct transfer_answer *answer, bool 
         return 0;
 }
 
-/* From here on the request may have arrived. */
-static int note_sending(struct run_task *t, struct err *err)
-{
-        int r;
-
-        t->run.spawned_at = clock_now_us();
-        r = run_step(t, STEP_EXECUTING, STEP_EXECUTING, NULL, err);
-        if (r >= 0 && run_is_terminal(&t->run))
-                r = err_set(err, ERR_CANCELLED, RUN_CANCELLED_TEXT);
-        return r;
-}
-
-static int call(struct run_task *t, struct run_outcome *o, struct err *err)
+static int make_request(struct run_task *t, struct run_outcome *o, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         struct call c = { .t = t };
         int64_t began = clock_mono_ms();
         bool timed_out;
-        int r = describe(&c, err);
+        int r = describe_request(&c, err);
 
-        if (r >= 0)
-                r = note_sending(t, err);
+        if (r < 0)
+                return r;
+        /* From here on the request may have arrived. */
+        t->run.spawned_at = clock_now_us();
+        r = run_step(t, STEP_EXECUTING, STEP_EXECUTING, NULL, err);
+        if (r >= 0 && run_is_terminal(&t->run))
+                r = err_set(err, ERR_CANCELLED, RUN_CANCELLED_TEXT);
         if (r < 0)
                 return r;
         FAULT("run.http.before");
@@ -133,12 +126,12 @@ static int call(struct run_task *t, struct run_outcome *o, struct err *err)
                 return r;
         timed_out = r == ERR_TIMEOUT || (r < 0 && clock_mono_ms() - began >= c.transfer.total_ms);
         err_clear(err);
-        return judge(t, &answer, timed_out, o, err);
+        return judge_answer(t, &answer, timed_out, o, err);
 }
 
 /* Only this job knows the answer, and a later recovery cannot: so it tries for a while to record
  * it. */
-static int record(struct run_task *t, const struct run_outcome *outcome, struct err *err)
+static int record_outcome(struct run_task *t, const struct run_outcome *outcome, struct err *err)
 {
         int64_t pause_ms = RECORD_FIRST_MS;
         int r = run_conclude(t, STEP_EXECUTING, outcome, err);
@@ -171,12 +164,12 @@ enum run_next run_http(struct op *op, struct runtime *rt, const char *id, struct
         if (r >= 0)
                 r = run_build(&t, false, &err);
         if (r >= 0)
-                r = call(&t, &outcome, &err);
+                r = make_request(&t, &outcome, &err);
         if (r == ERR_CANCELLED && run_task_refresh(&t, NULL) >= 0 && !run_is_terminal(&t.run))
                 return RUN_NEXT_DONE; /* the daemon is stopping */
         if (r < 0)
                 outcome = run_failure(&t, &err);
         t.run.exited_at = clock_now_us();
         err_clear(&err);
-        return record(&t, &outcome, &err) < 0 ? RUN_NEXT_AGAIN : run_release(&t);
+        return record_outcome(&t, &outcome, &err) < 0 ? RUN_NEXT_AGAIN : run_release(&t);
 }

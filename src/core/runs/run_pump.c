@@ -37,20 +37,6 @@ static int find_type(struct run_task *t, const char **ret_type, struct err *err)
         return 0;
 }
 
-static int begin(struct run_task *t, struct run_word *w, struct err *err)
-{
-        struct run_word next = { 0 };
-        int r;
-
-        if (streq(w->execution, t->run.execution_id))
-                return 0;
-        memcpy(next.execution, t->run.execution_id, UUID_LEN + 1);
-        r = find_type(t, &next.type, err);
-        if (r >= 0)
-                *w = next;
-        return r;
-}
-
 /* Check a line that ends at `end`. `block` holds the output from `from` on; a line that began
  * before is read again. */
 static int look_at_line(struct run_word *w, int fd, const char *block, int64_t from, int64_t end,
@@ -91,7 +77,8 @@ static int look_at_block(struct run_word *w, int fd, const char *block, size_t l
         return r;
 }
 
-static int look(struct run_task *t, struct run_word *w, bool *ret_more, struct err *err)
+static int look_for_last_word(struct run_task *t, struct run_word *w, bool *ret_more,
+                              struct err *err)
 {
         CLEAN(cleanup_free) char *block = NULL;
         CLEAN(cleanup_fd) int fd = -1;
@@ -141,7 +128,7 @@ static int note_asking(struct db *db, void *arg, struct err *err)
                              err);
 }
 
-static int ask(struct run_task *t, struct err *err)
+static int ask_to_end(struct run_task *t, struct err *err)
 {
         struct execution row;
         struct asking q = { .t = t };
@@ -158,12 +145,20 @@ static int ask(struct run_task *t, struct err *err)
 
 static int mind_last_word(struct run_task *t, struct run_pump *pump, struct err *err)
 {
-        int r = begin(t, &pump->word, err);
+        int r = 0;
 
+        if (!streq(pump->word.execution, t->run.execution_id)) {
+                struct run_word next = { 0 };
+
+                memcpy(next.execution, t->run.execution_id, UUID_LEN + 1);
+                r = find_type(t, &next.type, err);
+                if (r >= 0)
+                        pump->word = next;
+        }
         if (r >= 0)
-                r = look(t, &pump->word, &pump->more, err);
+                r = look_for_last_word(t, &pump->word, &pump->more, err);
         if (r >= 0 && pump->ask && pump->word.said) {
-                r = ask(t, err);
+                r = ask_to_end(t, err);
                 pump->asked = r >= 0;
         }
         return r;

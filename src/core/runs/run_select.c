@@ -110,21 +110,11 @@ static const char *with_environment(struct run_task *t, const char *metadata, co
         return json_to_arena(t->op->arena, document);
 }
 
-static int refer_to(struct db *db, struct run_task *t, struct err *err)
-{
-        struct issue seen = t->choice.issue, *issue = &t->choice.issue;
-
-        if (!issue->id)
-                return 0;
-        issue->execution_workspace_id = t->choice.workspace.id;
-        issue->updated_at = clock_now_us();
-        return issues_update(db, issue, &seen, err);
-}
-
 static int make_workspace(struct db *db, struct run_task *t, const char *environment_id,
                           struct err *err)
 {
         struct run_choice *c = &t->choice;
+        struct issue seen = c->issue;
         int64_t now = clock_now_us();
         int r;
 
@@ -147,7 +137,11 @@ static int make_workspace(struct db *db, struct run_task *t, const char *environ
                 .updated_at = now,
         };
         r = execution_workspaces_insert(db, &c->workspace, err);
-        return r < 0 ? r : refer_to(db, t, err);
+        if (r < 0 || !c->issue.id)
+                return r;
+        c->issue.execution_workspace_id = c->workspace.id;
+        c->issue.updated_at = clock_now_us();
+        return issues_update(db, &c->issue, &seen, err);
 }
 
 /* A directory that the board named belongs to the side, inside or outside, that first works in it
@@ -206,17 +200,6 @@ static int fail_select(struct run_task *t, int r, const char *code, struct err *
                                  "another with: berth company update '%s' --default-environment ENV",
                                  err->msg, t->company_name, t->company_name)
                        : r;
-}
-
-static int fail_without(struct run_task *t, struct err *err)
-{
-        t->failure_code = "environment_not_found";
-        return err_set(
-                err, ERR_UNPROCESSABLE,
-                "Agent \"%s\" has no environment, and company \"%s\" has no default "
-                "environment. Choose one with: berth agent update '%s' --environment ENV, or "
-                "berth company update '%s' --default-environment ENV",
-                t->agent.name, t->company_name, t->agent.name, t->company_name);
 }
 
 /* Whether one directory is the other, or beneath it. */
@@ -337,8 +320,14 @@ static int select_in(struct db *db, void *arg, struct err *err)
                 c->is_default = true;
                 r = env_default_get(db, t->run.company_id, t->op->arena, &id, err);
         }
-        if (r >= 0 && !id)
-                r = fail_without(t, err);
+        if (r >= 0 && !id) {
+                t->failure_code = "environment_not_found";
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Agent \"%s\" has no environment, and company \"%s\" has no default "
+                            "environment. Choose one with: berth agent update '%s' --environment "
+                            "ENV, or berth company update '%s' --default-environment ENV",
+                            t->agent.name, t->company_name, t->agent.name, t->company_name);
+        }
         if (r >= 0)
                 r = write_workspace(db, t, id, err);
         if (r < 0)
