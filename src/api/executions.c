@@ -101,7 +101,7 @@ struct listing {
         struct call_page page;
 };
 
-static int show(void *ctx, const struct execution *row)
+static int show_execution(void *ctx, const struct execution *row)
 {
         struct listing *l = ctx;
         struct exec_view live;
@@ -129,7 +129,7 @@ static int list_executions(struct call *c, struct err *err)
         r = store_read_begin(c->op, c->rt->store, &db, err);
         if (r >= 0)
                 r = executions_list(db, c->params[0], l.page.before_us, l.page.before_id,
-                                    call_page_rows(&l.page), c->op->arena, show, &l, err);
+                                    call_page_rows(&l.page), c->op->arena, show_execution, &l, err);
         return call_page_end(c, &l.page, r, err);
 }
 
@@ -226,7 +226,7 @@ static void answer_started(struct waiting *wait, const struct exec_view *view)
         call_finish(c);
 }
 
-static void changed(struct exec_watch *watch, const struct exec_view *view)
+static void execution_changed(struct exec_watch *watch, const struct exec_view *view)
 {
         struct waiting *wait = container_of(watch, struct waiting, watch);
 
@@ -266,7 +266,7 @@ static void wait_on_loop(struct call *c)
                 return;
         }
         if (exec_snapshot(c->rt->hub, wait->id, &view))
-                changed(&wait->watch, &view);
+                execution_changed(&wait->watch, &view);
 }
 
 static void check_terminal(struct check *k, struct exec_request *req)
@@ -362,7 +362,7 @@ int call_start_execution(struct call *c, json_t *body, const char **ret_id, stru
         return r < 0 ? r : exec_start(c->op, c->rt, &record, &req, ret_id, err);
 }
 
-static int execute(struct call *c, struct err *err)
+static int post_execute(struct call *c, struct err *err)
 {
         struct waiting *wait = arena_new(&c->arena, struct waiting);
         const char *id = NULL;
@@ -371,7 +371,7 @@ static int execute(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         wait->c = c;
-        wait->watch.changed = changed;
+        wait->watch.changed = execution_changed;
         wait->id = arena_strdup(&c->arena, id);
         wait->detach = json_is_true(json_object_get(c->body, "detach"));
         c->data = wait;
@@ -511,7 +511,7 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_WAITS },
+        { "POST", BASE "execute", .fn = post_execute, .flags = ROUTE_WAITS },
         { "GET", BASE "executions", .fn = list_executions },
         { "GET", BASE "executions/:execId", .fn = get_execution },
         { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },

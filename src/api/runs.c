@@ -88,7 +88,7 @@ static int read_wake(struct call *c, struct wake_request *q, struct err *err)
         return r < 0 ? r : check_wake(c, q, err);
 }
 
-static int wakeup(struct call *c, struct err *err)
+static int post_wakeup(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
         int r = read_wake(c, &q, err);
@@ -96,7 +96,7 @@ static int wakeup(struct call *c, struct err *err)
         return r < 0 ? r : answer_wake(c, &q, err);
 }
 
-static int invoke(struct call *c, struct err *err)
+static int post_invoke(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
         int r = read_wake(c, &q, err);
@@ -108,7 +108,7 @@ static int invoke(struct call *c, struct err *err)
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-static int show(void *ctx, const struct run_view *view)
+static int show_run(void *ctx, const struct run_view *view)
 {
         struct call_page *p = ctx;
 
@@ -117,7 +117,7 @@ static int show(void *ctx, const struct run_view *view)
         return 0;
 }
 
-static int list(struct call *c, struct err *err)
+static int list_runs(struct call *c, struct err *err)
 {
         struct run_filter filter = { .company_id = c->params[0],
                                      .agent_id = call_query(c, "agentId"),
@@ -135,7 +135,8 @@ static int list(struct call *c, struct err *err)
         filter.before_id = p.before_id;
         filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        return call_page_end(c, &p, run_view_list(c->op, c->rt, NULL, &filter, show, &p, err), err);
+        return call_page_end(c, &p, run_view_list(c->op, c->rt, NULL, &filter, show_run, &p, err),
+                             err);
 }
 
 struct fill {
@@ -150,7 +151,7 @@ static int show_ended(void *ctx, const struct run_view *view)
 
         if (!run_is_terminal(&view->run) || f->page->shown >= f->wanted)
                 return 0;
-        return show(f->page, view);
+        return show_run(f->page, view);
 }
 
 static int list_live(struct call *c, struct err *err)
@@ -167,7 +168,7 @@ static int list_live(struct call *c, struct err *err)
         filter.limit = p.limit = MAX(1, MIN(p.limit, LIVE_MAX));
         fill.wanted = MIN(fill.wanted, p.limit);
         call_page_begin(c, &p);
-        r = run_view_list(c->op, c->rt, NULL, &filter, show, &p, err);
+        r = run_view_list(c->op, c->rt, NULL, &filter, show_run, &p, err);
         if (r >= 0 && p.shown < fill.wanted) {
                 filter.live = false;
                 filter.limit = 2 * LIVE_MAX;
@@ -188,7 +189,7 @@ static int answer_issue(struct call *c, bool live, struct err *err)
         filter.before_id = p.before_id;
         filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        r = run_view_list(c->op, c->rt, c->params[0], &filter, show, &p, err);
+        r = run_view_list(c->op, c->rt, c->params[0], &filter, show_run, &p, err);
         return call_page_end(c, &p, r, err);
 }
 
@@ -202,7 +203,7 @@ static int list_live_of_issue(struct call *c, struct err *err)
         return answer_issue(c, true, err);
 }
 
-static int active(struct call *c, struct err *err)
+static int get_active_run(struct call *c, struct err *err)
 {
         struct run_view view;
         int r = run_view_active(c->op, c->rt, c->params[0], &view, err);
@@ -216,7 +217,7 @@ static int active(struct call *c, struct err *err)
 
 /* -- One -------------------------------------------------------------------------------------- */
 
-static int get(struct call *c, struct err *err)
+static int get_run(struct call *c, struct err *err)
 {
         struct run_view view;
         int r = run_view_get(c->op, c->rt, c->params[0], &view, err);
@@ -226,7 +227,7 @@ static int get(struct call *c, struct err *err)
         return r;
 }
 
-static int cancel(struct call *c, struct err *err)
+static int cancel_run(struct call *c, struct err *err)
 {
         struct run run;
         int r = run_cancel(c->op, c->rt, c->params[0], &run, err);
@@ -236,13 +237,13 @@ static int cancel(struct call *c, struct err *err)
         return r;
 }
 
-static int show_event(void *ctx, const struct run_event *event)
+static int show_run_event(void *ctx, const struct run_event *event)
 {
         encode_run_event(ctx, event);
         return 0;
 }
 
-static int events(struct call *c, struct err *err)
+static int list_run_events(struct call *c, struct err *err)
 {
         int64_t after, limit;
         int r = call_query_int(c, "afterSeq", 0, INT64_MIN, INT64_MAX, &after, err);
@@ -253,10 +254,10 @@ static int events(struct call *c, struct err *err)
                 return r;
         limit = MAX(1, MIN(limit, EVENTS_MAX));
         return call_list_end(c, run_view_events(c->op, c->rt, c->params[0], after, limit,
-                                                show_event, call_list(c), err));
+                                                show_run_event, call_list(c), err));
 }
 
-static int show_issue(void *ctx, const struct issue *i)
+static int show_run_issue(void *ctx, const struct issue *i)
 {
         struct jw *w = ctx;
 
@@ -271,13 +272,13 @@ static int show_issue(void *ctx, const struct issue *i)
         return 0;
 }
 
-static int issues(struct call *c, struct err *err)
+static int list_run_issues(struct call *c, struct err *err)
 {
         return call_list_end(
-                c, run_view_issues(c->op, c->rt, c->params[0], show_issue, call_list(c), err));
+                c, run_view_issues(c->op, c->rt, c->params[0], show_run_issue, call_list(c), err));
 }
 
-static int operations(struct call *c, struct err *err)
+static int list_run_operations(struct call *c, struct err *err)
 {
         return call_list_end(c, run_view_operations(c->op, c->rt, c->params[0],
                                                     show_workspace_operation, call_list(c), err));
@@ -322,22 +323,23 @@ static int post_decision(struct call *c, struct err *err)
 }
 
 const struct route routes_runs[] = {
-        { "POST", "/api/agents/:id/wakeup", .fn = wakeup, .flags = ROUTE_RIGHTS_FIRST,
+        { "POST", "/api/agents/:id/wakeup", .fn = post_wakeup, .flags = ROUTE_RIGHTS_FIRST,
           .status = 202 },
-        { "POST", "/api/agents/:id/heartbeat/invoke", .fn = invoke,
+        { "POST", "/api/agents/:id/heartbeat/invoke", .fn = post_invoke,
           .flags = ROUTE_BODY_FREE | ROUTE_RIGHTS_FIRST, .status = 202 },
-        { "GET", "/api/companies/:companyId/heartbeat-runs", .fn = list },
+        { "GET", "/api/companies/:companyId/heartbeat-runs", .fn = list_runs },
         { "GET", "/api/companies/:companyId/live-runs", .fn = list_live },
-        { "GET", "/api/heartbeat-runs/:id", .fn = get },
-        { "POST", "/api/heartbeat-runs/:id/cancel", .fn = cancel,
+        { "GET", "/api/heartbeat-runs/:id", .fn = get_run },
+        { "POST", "/api/heartbeat-runs/:id/cancel", .fn = cancel_run,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/api/heartbeat-runs/:id/events", .fn = events },
-        { "GET", "/api/heartbeat-runs/:id/issues", .fn = issues, .flags = ROUTE_RIGHTS_FIRST },
-        { "GET", "/api/heartbeat-runs/:id/workspace-operations", .fn = operations },
+        { "GET", "/api/heartbeat-runs/:id/events", .fn = list_run_events },
+        { "GET", "/api/heartbeat-runs/:id/issues", .fn = list_run_issues,
+          .flags = ROUTE_RIGHTS_FIRST },
+        { "GET", "/api/heartbeat-runs/:id/workspace-operations", .fn = list_run_operations },
         { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", .fn = post_decision },
         { "GET", "/api/workspace-operations/:id/log", .fn = operation_log },
         { "GET", "/api/issues/:id/runs", .fn = list_of_issue },
         { "GET", "/api/issues/:id/live-runs", .fn = list_live_of_issue },
-        { "GET", "/api/issues/:id/active-run", .fn = active },
+        { "GET", "/api/issues/:id/active-run", .fn = get_active_run },
         { 0 },
 };

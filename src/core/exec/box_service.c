@@ -33,7 +33,7 @@ struct service {
         struct stream_pump *pump;
 };
 
-static void settle(struct service *s, int code, const char *text)
+static void service_settle(struct service *s, int code, const char *text)
 {
         if (!s->promise)
                 return;
@@ -42,14 +42,14 @@ static void settle(struct service *s, int code, const char *text)
         s->promise = NULL;
 }
 
-static void freed(void *arg)
+static void service_freed(void *arg)
 {
         struct service *s = arg;
 
         free(s);
 }
 
-static void end(struct service *s)
+static void service_end(struct service *s)
 {
         struct box *box = s->box;
         struct service **at;
@@ -63,48 +63,48 @@ static void end(struct service *s)
         } else {
                 stream_pump_free(s->pump);
                 stream_close(s->far, NULL, NULL);
-                stream_close(&s->near.stream, freed, s);
+                stream_close(&s->near.stream, service_freed, s);
         }
 }
 
-static void over(void *arg)
+static void service_over(void *arg)
 {
         struct service *s = arg;
         struct box *box = s->box;
 
-        end(s);
+        service_end(s);
         box_forget_if_over(box);
 }
 
-static void fail(struct service *s, int code, const char *text)
+static void service_fail(struct service *s, int code, const char *text)
 {
-        settle(s, code, text);
-        end(s);
+        service_settle(s, code, text);
+        service_end(s);
 }
 
-static void begin(struct service *s)
+static void service_begin(struct service *s)
 {
         struct box *box = s->box;
 
         if (!box->has_files) {
-                fail(s, ERR_UNPROCESSABLE,
-                     "The box of the place is of a version that moves no files.");
+                service_fail(s, ERR_UNPROCESSABLE,
+                             "The box of the place is of a version that moves no files.");
                 return;
         }
         s->far = box_tunnel(box) ? tunnel_connect(box->tunnel, s->kind) : NULL;
         if (!s->far) {
-                fail(s, ERR_BUSY, "The box of the place has too many connections.");
+                service_fail(s, ERR_BUSY, "The box of the place has too many connections.");
                 return;
         }
         if (socket_stream_init(&s->near, box->hub->config.loop, take_fd(&s->fd)) < 0) {
                 stream_on_ready(s->far, NULL, NULL);
                 stream_close(take_ptr(&s->far), NULL, NULL);
                 s->fd = -1;
-                fail(s, ERR_INTERNAL, "event loop");
+                service_fail(s, ERR_INTERNAL, "event loop");
                 return;
         }
-        s->pump = stream_pump_new(&s->near.stream, s->far, over, s);
-        settle(s, 0, NULL);
+        s->pump = stream_pump_new(&s->near.stream, s->far, service_over, s);
+        service_settle(s, 0, NULL);
 }
 
 void box_services_up(struct box *box)
@@ -114,7 +114,7 @@ void box_services_up(struct box *box)
         for (s = box->services; s; s = next) {
                 next = s->next;
                 if (!s->far)
-                        begin(s);
+                        service_begin(s);
         }
 }
 
@@ -128,7 +128,7 @@ bool box_services_wait(struct box *box)
                 if (s->far)
                         continue;
                 if (++s->deaths >= MAX_DEATHS)
-                        fail(s, ERR_UNREACHABLE, "The box of the place has ended.");
+                        service_fail(s, ERR_UNREACHABLE, "The box of the place has ended.");
                 else
                         any = true;
         }
@@ -138,7 +138,7 @@ bool box_services_wait(struct box *box)
 void box_services_end(struct box *box)
 {
         while (box->services)
-                fail(box->services, ERR_CANCELLED, "The daemon is stopping.");
+                service_fail(box->services, ERR_CANCELLED, "The daemon is stopping.");
 }
 
 /* From the operation */
@@ -160,7 +160,7 @@ static void open_on_loop(struct letter *letter)
         s->next = box->services;
         box->services = s;
         if (box->phase == BOX_READY)
-                begin(s);
+                service_begin(s);
         else
                 box_reach(box);
         free(l);

@@ -89,7 +89,7 @@ static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t ki
         exec_drop_start(e);
 }
 
-static void grow(struct exec *e, uint8_t stream, uint64_t len)
+static void exec_grow(struct exec *e, uint8_t stream, uint64_t len)
 {
         uint64_t *known = stream == BOX_STDOUT ? &e->view.stdout_len : &e->view.stderr_len;
 
@@ -141,7 +141,7 @@ static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
 
         if (!e)
                 return;
-        grow(e, stream, len);
+        exec_grow(e, stream, len);
         exec_changed(e);
 }
 
@@ -243,8 +243,8 @@ static int on_state(void *ctx, uint32_t channel, const struct box_state *state, 
         if (e->stdin_unsure) /* TAKEN comes right behind, or never */
                 box_link_ping(box->link, channel);
         stdin_rewind(e, state->stdin_len);
-        grow(e, BOX_STDOUT, state->stdout_len);
-        grow(e, BOX_STDERR, state->stderr_len);
+        exec_grow(e, BOX_STDOUT, state->stdout_len);
+        exec_grow(e, BOX_STDERR, state->stderr_len);
         if (!box->route->is_here) /* EXIT comes after the output */
                 exec_spool_attach(e, state);
         else if (state->state == BOX_ENDED)

@@ -253,7 +253,7 @@ static int judge_open(const struct settlement *s, struct execution *row, struct 
         return 0;
 }
 
-static int write_all(struct db *db, void *arg, struct err *err)
+static int write_settled(struct db *db, void *arg, struct err *err)
 {
         struct settlement *s = arg;
         int r = 0;
@@ -278,7 +278,7 @@ static int settle_rows(struct settlement *s, struct err *err)
                         r = exec_output_make_safe(s->hub, &s->rows[i], err);
         }
         if (r >= 0 && s->n > 0)
-                r = store_write(s->op, rt->store, write_all, s, err);
+                r = store_write(s->op, rt->store, write_settled, s, err);
         return MIN(r, 0);
 }
 

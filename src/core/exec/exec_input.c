@@ -44,7 +44,7 @@ static void finish_write(struct stdin_write *w, int code)
 }
 
 /* Writes that the box has in full are done. */
-static void settle(struct exec *e)
+static void stdin_settle(struct exec *e)
 {
         while (e->stdin_head && e->stdin_head->end <= e->stdin_taken &&
                (!e->stdin_head->eof || e->stdin_eof_sent)) {
@@ -61,7 +61,7 @@ static void settle(struct exec *e)
 static void stdin_pump(struct exec *e)
 {
         send_within_credit(e);
-        settle(e);
+        stdin_settle(e);
 }
 
 void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit)

@@ -128,7 +128,7 @@ static void write_held(struct exec_remote_run *run, bool is_stderr)
                 buf_consume(held, write_some(run, is_stderr, held->data, held->len));
 }
 
-static void append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
+static void remote_append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
         const bool drops = run->output.full == BOX_OUTPUT_DROP;
         struct buf *held = &run->held[is_stderr];
@@ -166,7 +166,7 @@ static void end_stream(struct exec_remote_run *run, bool is_stderr)
         if (!run->redactor)
                 return;
         redact_end(&run->redact[is_stderr], &shown);
-        append(run, is_stderr, buf_str(&shown), shown.len);
+        remote_append(run, is_stderr, buf_str(&shown), shown.len);
 }
 
 static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
@@ -177,9 +177,9 @@ static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
 
         if (run->redactor) {
                 redact_feed(&run->redact[is_stderr], chunk, len, &shown);
-                append(run, is_stderr, buf_str(&shown), shown.len);
+                remote_append(run, is_stderr, buf_str(&shown), shown.len);
         } else {
-                append(run, is_stderr, chunk, len);
+                remote_append(run, is_stderr, chunk, len);
         }
         g = xcalloc(1, sizeof(*g));
         g->hub = run->hub;
@@ -219,7 +219,7 @@ static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_
         if (all && len >= have &&
             is_beginning(run->fds[is_stderr], run->dropped[is_stderr], have, all)) {
                 buf_clear(&run->held[is_stderr]);
-                append(run, is_stderr, all + have, len - have);
+                remote_append(run, is_stderr, all + have, len - have);
                 return;
         }
         run->differs = run->differs || all;

@@ -31,7 +31,7 @@ struct intent {
         uid_t writer; /* of the output, where that is not this user; (uid_t)-1: it is */
 };
 
-static int intend(struct db *db, void *arg, struct err *err)
+static int exec_intend(struct db *db, void *arg, struct err *err)
 {
         struct intent *q = arg;
         struct execution other;
@@ -333,7 +333,7 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         intended_add(rt->hub, id);
         post_id(&q, announce_on_loop);
         FAULT("exec.intend.before");
-        r = store_write(op, rt->store, intend, &q, err);
+        r = store_write(op, rt->store, exec_intend, &q, err);
         FAULT("exec.intend.after");
         *ret_id = q.row.id;
         if (r < 0 || q.existed) {

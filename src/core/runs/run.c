@@ -147,7 +147,7 @@ struct step {
         struct run now;
 };
 
-static int step(struct db *db, void *arg, struct err *err)
+static int run_step_in(struct db *db, void *arg, struct err *err)
 {
         struct step *s = arg;
         int r = run_transition_check(s->from, s->to, err);
@@ -171,7 +171,7 @@ int run_step(struct run_task *t, const char *from, const char *to,
         t->run.owner = t->rt->node.instance.s;
         t->run.context_snapshot = json_to_arena(t->op->arena, t->context);
         t->run.updated_at = clock_now_us();
-        r = store_write(&op, t->rt->store, step, &s, err);
+        r = store_write(&op, t->rt->store, run_step_in, &s, err);
         if (r >= 0)
                 t->run = s.now;
         return r;

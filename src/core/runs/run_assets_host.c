@@ -21,7 +21,7 @@
 #define OWN_SUFFIX      "-own"
 
 /* A path beneath another, either of which may be empty. */
-static const char *join(const struct run_asset *a, const char *dir, const char *name)
+static const char *asset_path(const struct run_asset *a, const char *dir, const char *name)
 {
         return arena_printf(a->t->op->arena, "%s%s%s", dir, *dir && *name ? "/" : "", name);
 }
@@ -70,7 +70,7 @@ static int add_skills(struct run_asset *a, struct asset_tree *tree, const char *
 
         for (const struct skill *s = a->skills->at; r >= 0 && s < a->skills->at + a->skills->n;
              s++) {
-                const char *to = join(a, into, s->name);
+                const char *to = asset_path(a, into, s->name);
 
                 if (!skill_is_wanted(a->t->config, s->name))
                         continue;
@@ -111,7 +111,7 @@ static const char *user_dir(const struct run_asset *a, const json_t *part)
                 return NULL;
         if (dir && *dir == '/')
                 return arena_strdup(a->t->op->arena, dir);
-        return home && *home == '/' ? join(a, home, json_get_string(part, "user")) : NULL;
+        return home && *home == '/' ? asset_path(a, home, json_get_string(part, "user")) : NULL;
 }
 
 static int copy_once(int dir, const char *from, const char *name, struct err *err)
@@ -162,7 +162,7 @@ static const json_t *part_with(const struct run_asset *a, const char *member)
 
 /* A login is linked, because the program renews it there; other files may differ, and are copied
  * once. */
-static int seed(struct run_asset *a, const json_t *part, const char *path, struct err *err)
+static int seed_company(struct run_asset *a, const json_t *part, const char *path, struct err *err)
 {
         const char *from = user_dir(a, part), *into = text_or(part, "into", "");
         CLEAN(cleanup_fd) int dir = -1;
@@ -177,9 +177,9 @@ static int seed(struct run_asset *a, const json_t *part, const char *path, struc
                 return err_sys(err, ERR_IO, errno, "open %s", path);
         json_array_foreach(json_object_get(part, "link"), i, one)
         {
-                const char *name = json_string_value(one), *target = join(a, from, name);
+                const char *name = json_string_value(one), *target = asset_path(a, from, name);
 
-                if (!is_key_file(a, join(a, into, name)) && access(target, F_OK) == 0 &&
+                if (!is_key_file(a, asset_path(a, into, name)) && access(target, F_OK) == 0 &&
                     symlinkat(target, dir, name) < 0 && errno != EEXIST)
                         return err_sys(err, ERR_IO, errno, "create %s/%s", path, name);
         }
@@ -187,8 +187,8 @@ static int seed(struct run_asset *a, const json_t *part, const char *path, struc
         {
                 const char *name = json_string_value(one);
 
-                if (r >= 0 && !is_key_file(a, join(a, into, name)))
-                        r = copy_once(dir, join(a, from, name), name, err);
+                if (r >= 0 && !is_key_file(a, asset_path(a, into, name)))
+                        r = copy_once(dir, asset_path(a, from, name), name, err);
         }
         return r;
 }
@@ -202,10 +202,10 @@ static int add_files(struct run_asset *a, struct asset_tree *tree, const json_t 
 
         json_array_foreach((json_t *)names, i, one)
         {
-                const char *name = json_string_value(one), *to = join(a, into, name);
+                const char *name = json_string_value(one), *to = asset_path(a, into, name);
 
                 if (r >= 0 && !is_key_file(a, to))
-                        r = asset_tree_add_file(tree, join(a, from, name), to, follow, err);
+                        r = asset_tree_add_file(tree, asset_path(a, from, name), to, follow, err);
         }
         return r;
 }
@@ -229,8 +229,9 @@ static int add_user_tree(struct run_asset *a, struct asset_tree *tree, const jso
 
         if (!name)
                 return 0;
-        r = asset_tree_add_dir(tree, join(a, from, name), text_or(part, "into", name), follows(a),
-                               run_asset_names(a, json_object_get(part, "exclude")), err);
+        r = asset_tree_add_dir(tree, asset_path(a, from, name), text_or(part, "into", name),
+                               follows(a), run_asset_names(a, json_object_get(part, "exclude")),
+                               err);
         if (r != ERR_NOT_FOUND)
                 return r;
         err_clear(err);
@@ -249,7 +250,7 @@ static int add_user(struct run_asset *a, struct asset_tree *tree, const json_t *
         if (json_get_string(part, "company")) {
                 const char *path = company_home(a, part, "");
 
-                r = seed(a, part, path, err);
+                r = seed_company(a, part, path, err);
                 if (r >= 0)
                         r = add_files(a, tree, files, path, into, false, err);
         } else if (from) {
@@ -355,7 +356,7 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
                 drop_dangling(a, dir);
         for (size_t i = 0; r >= 0 && i < a->skills->n; i++) {
                 const struct skill *s = &a->skills->at[i];
-                const char *link = join(a, dir, s->name);
+                const char *link = asset_path(a, dir, s->name);
 
                 if (!skill_is_wanted(a->t->config, s->name))
                         continue;
@@ -377,13 +378,13 @@ static int provide_company(struct run_asset *a, const json_t *part, struct err *
         int r;
 
         a->dir = company_home(a, part, part_with(a, "keyFile") ? KEY_SUFFIX : "");
-        r = seed(a, part, a->dir, err);
+        r = seed_company(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {
                 const char *into = json_get_string(one, "skills");
 
                 if (r >= 0 && into)
-                        r = link_skills(a, join(a, a->dir, into), err);
+                        r = link_skills(a, asset_path(a, a->dir, into), err);
         }
         return r;
 }
@@ -403,7 +404,7 @@ static void trim_cache(const struct run_asset *a, const char *cache)
                 if (!streq(name, ".") && !streq(name, "..") &&
                     fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                     st.st_mtim.tv_sec + keep < now)
-                        (void)asset_tree_remove(join(a, cache, name), NULL);
+                        (void)asset_tree_remove(asset_path(a, cache, name), NULL);
         }
         if (dir)
                 closedir(dir);
@@ -421,7 +422,7 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
 
         if (r < 0 || *ret_empty)
                 return r;
-        a->dir = join(a, cache, a->content);
+        a->dir = asset_path(a, cache, a->content);
         if (utimensat(AT_FDCWD, a->dir, NULL, 0) == 0)
                 return 0;
         temp = arena_printf(a->t->op->arena, "%s/.%s-%s", cache, a->t->run.id, a->key);

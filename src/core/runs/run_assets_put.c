@@ -43,7 +43,7 @@ static int open_dir(const char *path, int *ret, struct err *err)
         return *ret < 0 ? err_sys(err, ERR_IO, errno, "open %s", path) : 0;
 }
 
-static const char *parent(const struct run_asset *a, const char *path)
+static const char *parent_of(const struct run_asset *a, const char *path)
 {
         return arena_strndup(a->t->op->arena, path, (size_t)(strrchr(path, '/') - path));
 }
@@ -53,7 +53,7 @@ static const char *parent(const struct run_asset *a, const char *path)
 static int push_once(struct putting *p, struct err *err)
 {
         const struct run_asset *a = p->a;
-        const char *beside = parent(a, a->dir);
+        const char *beside = parent_of(a, a->dir);
         struct sync_options options = {
                 .remote_dir = a->dir,
                 .remote_cache = arena_printf(p->op->arena, "%s/.berth", beside),
@@ -70,7 +70,7 @@ static int push_once(struct putting *p, struct err *err)
                          arena_printf(p->op->arena, ".%s-baseline", a->key), &options, &moved, err);
 }
 
-static int push(struct putting *p, struct err *err)
+static int push_to_box(struct putting *p, struct err *err)
 {
         int64_t pause = PAUSE_MS;
         int r = 0;
@@ -86,7 +86,7 @@ static int push(struct putting *p, struct err *err)
 
 /* By commands */
 
-static int pack(struct putting *p, int archive, struct err *err)
+static int pack_tree(struct putting *p, int archive, struct err *err)
 {
         const struct scan_options options = { 0 };
         struct scan *scan = NULL;
@@ -128,7 +128,7 @@ static void put_unpacking(const struct putting *p, const char *upload, struct bu
                     "done\ntar -xpf \"$a\" -C \"$d\"\nrm -f \"$a\"\n");
 }
 
-static int transfer(struct putting *p, const struct kind *kind, struct err *err)
+static int put_by_commands(struct putting *p, const struct kind *kind, struct err *err)
 {
         const char *upload = arena_printf(p->op->arena, "%s-upload.tar", p->a->dir);
         CLEAN(cleanup_fd) int archive = -1;
@@ -141,7 +141,7 @@ static int transfer(struct putting *p, const struct kind *kind, struct err *err)
         archive = openat(p->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         if (archive < 0)
                 return err_sys(err, ERR_IO, errno, "create an archive");
-        r = pack(p, archive, err);
+        r = pack_tree(p, archive, err);
         put_beginning(p, &script);
         if (r >= 0)
                 r = exec_transfer_run(p->op, &way, buf_str(&script), COMMAND_MS, err);
@@ -170,17 +170,17 @@ int run_asset_put(const struct run_asset *a, struct err *err)
         if (r >= 0)
                 r = open_dir(a->tree, &p.tree_fd, err);
         if (r >= 0)
-                r = open_dir(parent(a, a->tree), &p.dir_fd, err);
+                r = open_dir(parent_of(a, a->tree), &p.dir_fd, err);
         if (r < 0)
                 return r;
         p.keep = run_asset_names(a, json_object_get(a->plan, "keep"));
         would = p.place;
         would.has_world = true;
         if (box_route_has_box(p.rt, &would))
-                return push(&p, err);
+                return push_to_box(&p, err);
         kind = kind_of_place(p.rt, &p.place);
         if (kind && kind->transfer)
-                return transfer(&p, kind, err);
+                return put_by_commands(&p, kind, err);
         return err_set(err, ERR_UNPROCESSABLE,
                        "files cannot be brought there: no supervisor of "
                        "ours runs there");

@@ -88,7 +88,7 @@ static bool is_shared(const struct run_task *t)
 }
 
 /* remote-execution 5.2. */
-static json_t *identity(struct run_task *t)
+static json_t *target_identity(struct run_task *t)
 {
         const struct environment *env = &t->record.env;
         const struct kind *kind = target_kind(t);
@@ -133,7 +133,7 @@ void run_input(struct run_task *t, const json_t *session)
                         .cwd = target_cwd(t),
                         .local_cwd = t->local_cwd,
                         .apart = is_shared(t) ? t->agent.id : NULL,
-                        .identity = identity(t),
+                        .identity = target_identity(t),
                         .timeout_ms = is_local ? 0 : MAX(limit, 0),
                         .is_root = is_local && geteuid() == 0,
                 },
@@ -246,7 +246,7 @@ int run_kept_get(struct run_task *t, const char *key, struct err *err)
 /* A variable of the agent's configuration wins over ours: the adapter leaves it out, except for
  * those that it has to set anew. The callback's variables are always the run's own. Only a local
  * agent may bring a key of its own. */
-static json_t *variables(struct run_task *t, const struct callback_address *callback)
+static json_t *run_variables(struct run_task *t, const struct callback_address *callback)
 {
         const char *values[] = { callback->url, callback->key, callback->mode };
         bool is_local = kind_runs_on_host(t->rt, t->record.env.driver);
@@ -407,7 +407,7 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
                 return run_fail_transport(t, r, "target", err);
         }
         t->run.callback_port = callback->port;
-        req.own_env = run_keep(t->op->arena, variables(t, callback));
+        req.own_env = run_keep(t->op->arena, run_variables(t, callback));
         r = lease_kind(t->rt, &t->record, &kind, err);
         if (r >= 0)
                 r = exec_prepare(t->op, t->rt, kind, &t->record, &req, err);

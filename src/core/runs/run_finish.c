@@ -65,7 +65,7 @@ static int finish_log(struct ending *e, struct err *err)
 
 /* -- The result -------------------------------------------------------------------------------- */
 
-static int feed(struct ending *e, struct adapter_parser *p, bool is_stderr, struct err *err)
+static int feed_output(struct ending *e, struct adapter_parser *p, bool is_stderr, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
         CLEAN(cleanup_free) char *chunk = xcalloc(1, READ_CHUNK);
@@ -84,7 +84,7 @@ static int feed(struct ending *e, struct adapter_parser *p, bool is_stderr, stru
         return n < 0 ? err_sys(err, ERR_IO, errno, "read a run's output") : MIN(r, 0);
 }
 
-static int parse(struct ending *e, struct err *err)
+static int parse_output(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
         const struct execution *x = &e->execution;
@@ -99,9 +99,9 @@ static int parse(struct ending *e, struct err *err)
 
         if (r < 0)
                 return r;
-        r = feed(e, p, false, err);
+        r = feed_output(e, p, false, err);
         if (r >= 0)
-                r = feed(e, p, true, err);
+                r = feed_output(e, p, true, err);
         if (r >= 0) {
                 adapter_parser_finish(p, &how, t->op->arena, &e->result);
                 e->outcome.adapter = &e->result;
@@ -189,7 +189,7 @@ static void judge_loss(struct ending *e)
 /* -- The workspace ----------------------------------------------------------------------------- */
 
 /* Changes that cannot be brought home now are saved at the lease's end (docs/workspaces.md). */
-static int restore(struct ending *e, struct err *err)
+static int restore_workspace(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
         struct restore_report report;
@@ -225,7 +225,7 @@ static int bring_home(struct ending *e, struct err *err)
         if (!t->record.lease.id || !streq(t->record.lease.status, LEASE_ACTIVE) ||
             kind_runs_on_host(t->rt, t->record.env.driver))
                 return 0;
-        r = restore(e, err);
+        r = restore_workspace(e, err);
         if (r >= 0 || r == ERR_CANCELLED)
                 return r;
         if (streq(e->outcome.status, RUN_SUCCEEDED)) {
@@ -314,7 +314,7 @@ static int find_outcome(struct ending *e, struct err *err)
                 e->outcome.error = x->reason ? x->reason : "The command could not be started.";
                 return 0;
         }
-        r = parse(e, err);
+        r = parse_output(e, err);
         if (r >= 0)
                 r = try_fresh(e, err);
         if (r != 0)
@@ -323,7 +323,7 @@ static int find_outcome(struct ending *e, struct err *err)
         return 0;
 }
 
-static int finish(struct ending *e, struct err *err)
+static int finish_command(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
         int r = 0;
@@ -359,7 +359,7 @@ static int finish(struct ending *e, struct err *err)
 
 /* The execution's record is gone, with its lease when the environment was deleted, or because it is
  * too old. Nothing of it can be read any more. */
-static enum run_next forget(struct ending *e)
+static enum run_next finish_without_record(struct ending *e)
 {
         struct run_task *t = e->t;
         CLEAN(err_done) struct err err = { 0 };
@@ -374,7 +374,7 @@ static enum run_next forget(struct ending *e)
         return RUN_NEXT_AGAIN;
 }
 
-static enum run_next later(const char *id, const struct err *err)
+static enum run_next finish_later(const char *id, const struct err *err)
 {
         if (err->code != ERR_CANCELLED)
                 log_warn("could not finish a run; it will be tried again", LOG_S("run", id),
@@ -407,10 +407,10 @@ enum run_next run_finish(struct op *op, struct runtime *rt, const char *id, stru
         if (r >= 0) {
                 r = run_task_execution(&t, NULL, &e.execution, &err);
                 if (r == ERR_NOT_FOUND)
-                        return forget(&e);
+                        return finish_without_record(&e);
         }
         if (r < 0)
-                return later(id, &err);
+                return finish_later(id, &err);
         if (streq(e.execution.status, EXEC_STARTING) || streq(e.execution.status, EXEC_RUNNING)) {
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 return RUN_NEXT_WATCH;
@@ -418,9 +418,9 @@ enum run_next run_finish(struct op *op, struct runtime *rt, const char *id, stru
         if (exec_never_began(&e.execution) && !run_is_terminal(&t.run) &&
             streq(e.execution.idempotency_key, run_key(&t, false)))
                 return begin_again(&e, ret);
-        r = finish(&e, &err);
+        r = finish_command(&e, &err);
         if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT || r == ERR_BUSY)
-                return later(id, &err);
+                return finish_later(id, &err);
         if (r == 1) {
                 if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to be told */
                         run_host_kick(rt->runs);
@@ -433,5 +433,5 @@ enum run_next run_finish(struct op *op, struct runtime *rt, const char *id, stru
                 e.outcome = run_failure(&t, &err);
         err_clear(&err);
         r = run_conclude(&t, STEP_FINISHING, &e.outcome, &err);
-        return r < 0 ? later(id, &err) : run_release(&t);
+        return r < 0 ? finish_later(id, &err) : run_release(&t);
 }

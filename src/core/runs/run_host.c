@@ -90,9 +90,9 @@ static int64_t due_at(const struct run_work *w)
         return MIN(at, w->again_at);
 }
 
-static void due(uv_timer_t *timer);
+static void host_due(uv_timer_t *timer);
 
-static void arm(struct run_host *host)
+static void host_arm(struct run_host *host)
 {
         int64_t at = NEVER, now = clock_mono_ms();
 
@@ -101,7 +101,7 @@ static void arm(struct run_host *host)
         if (at == NEVER || host->stopping)
                 uv_timer_stop(&host->due_timer);
         else
-                uv_timer_start(&host->due_timer, due, (uint64_t)MAX(at - now, 0) + 1, 0);
+                uv_timer_start(&host->due_timer, host_due, (uint64_t)MAX(at - now, 0) + 1, 0);
 }
 
 /* -- Works ------------------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ static struct run_work *run_work_find(struct run_host *host, const char *id)
         return w;
 }
 
-static void changed(struct exec_watch *watch, const struct exec_view *view);
+static void run_work_changed(struct exec_watch *watch, const struct exec_view *view);
 
 static void run_work_add(struct run_host *host, const char *id, enum todo todo)
 {
@@ -127,7 +127,7 @@ static void run_work_add(struct run_host *host, const char *id, enum todo todo)
         w->host = host;
         memcpy(w->id, id, UUID_LEN + 1);
         w->todo = todo;
-        w->watch.changed = changed;
+        w->watch.changed = run_work_changed;
         w->result.grace_ms = RUN_GRACE_MS;
         w->signal_at = w->again_at = w->end_at = w->leave_at = NEVER;
         *host->tail = w;
@@ -239,13 +239,13 @@ static void note_change(struct run_work *w, const struct exec_view *view)
         }
 }
 
-static void changed(struct exec_watch *watch, const struct exec_view *view)
+static void run_work_changed(struct exec_watch *watch, const struct exec_view *view)
 {
         struct run_work *w = container_of(watch, struct run_work, watch);
 
         note_change(w, view);
         run_work_drive(w);
-        arm(w->host);
+        host_arm(w->host);
 }
 
 static void input_taken(void *arg, int code)
@@ -352,7 +352,7 @@ static void try_again(struct run_work *w, enum todo did)
 
 /* A command that the hub does not know has ended, and its row says how. When the row says that it
  * runs, asking again at once would go on for ever. */
-static void watch(struct run_work *w, enum todo did)
+static void run_work_watch(struct run_work *w, enum todo did)
 {
         start_watching(w);
         if (w->watching) {
@@ -375,7 +375,7 @@ static void after_step(struct run_work *w)
                 w->lane = w->result.lane;
                 break;
         case RUN_NEXT_WATCH:
-                watch(w, did);
+                run_work_watch(w, did);
                 break;
         case RUN_NEXT_HTTP:
                 w->todo = TODO_HTTP;
@@ -417,10 +417,10 @@ static void job_done(struct pool_job *job)
         }
         for (w = host->works; w; w = w->next)
                 run_work_drive(w);
-        arm(host);
+        host_arm(host);
 }
 
-static void submit(struct run_work *w)
+static void run_work_submit(struct run_work *w)
 {
         struct run_host *host = w->host;
 
@@ -457,10 +457,10 @@ static void run_work_drive(struct run_work *w)
                 w->todo = TODO_PUMP;
         }
         if (w->todo != TODO_NOTHING)
-                submit(w);
+                run_work_submit(w);
 }
 
-static void due(uv_timer_t *timer)
+static void host_due(uv_timer_t *timer)
 {
         struct run_host *host = container_of(timer, struct run_host, due_timer);
         int64_t now = clock_mono_ms();
@@ -477,7 +477,7 @@ static void due(uv_timer_t *timer)
                         run_work_leave(w);
                 run_work_drive(w);
         }
-        arm(host);
+        host_arm(host);
 }
 
 /* -- Passes ------------------------------------------------------------------------------------ */
@@ -512,7 +512,7 @@ static void pass_done(struct pool_job *job)
         run_ids_done(&pass.strays);
         run_ids_done(&pass.claimed);
         run_ids_done(&pass.cancelled);
-        arm(host);
+        host_arm(host);
         if (host->again)
                 start_pass(host);
 }

@@ -80,7 +80,7 @@ static json_t *live_chunk(const struct record *r)
         return json_stringn(r->chunk + skip, r->len - skip);
 }
 
-static void publish(struct run_log *log, const struct record *r, const char *ts)
+static void log_publish(struct run_log *log, const struct record *r, const char *ts)
 {
         json_t *payload;
 
@@ -97,7 +97,7 @@ static void publish(struct run_log *log, const struct record *r, const char *ts)
 }
 
 /* Write a record, then announce it. 1 when it did not fit under `max`: nothing was done. */
-static int append(struct run_log *log, const struct record *r, int64_t max, struct err *err)
+static int log_append(struct run_log *log, const struct record *r, int64_t max, struct err *err)
 {
         struct run_log_state *state = &log->sum.state;
         int64_t now = clock_now_us();
@@ -127,7 +127,7 @@ static int append(struct run_log *log, const struct record *r, int64_t max, stru
                 if (!state->first_at)
                         state->first_at = now;
         }
-        publish(log, r, ts);
+        log_publish(log, r, ts);
         return 0;
 }
 
@@ -136,7 +136,7 @@ static int append_own(struct run_log *log, const char *mark, const char *text, s
         struct record r = { .stream = "system", .mark = mark, .chunk = text };
 
         r.len = strnlen(text, RUN_LOG_CHUNK_MAX);
-        return append(log, &r, INT64_MAX, err);
+        return log_append(log, &r, INT64_MAX, err);
 }
 
 int run_log_system(struct run_log *log, const char *text, struct err *err)
@@ -196,7 +196,7 @@ static void put_character(struct chunk *c, const char *p, size_t len, bool valid
 
 /* Fill the chunk from the bytes; a full chunk ends at the end of a line if there is one in its
  * second half. */
-static void fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
+static void chunk_fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
 {
         struct chunk line = { 0 };
 
@@ -233,7 +233,7 @@ static ssize_t append_block(struct run_log *log, int stream, const char *bytes, 
                 int result = 0;
 
                 buf_clear(&c.text);
-                fill(&c, bytes + done, len - done, at_end);
+                chunk_fill(&c, bytes + done, len - done, at_end);
                 memory = c.text;
                 if (c.used == 0)
                         break;
@@ -242,7 +242,7 @@ static ssize_t append_block(struct run_log *log, int stream, const char *bytes, 
                 after.end[stream] += (int64_t)c.used;
                 after.image[stream] = c.image;
                 if (r.len > 0)
-                        result = append(log, &r, limit_of(log), err);
+                        result = log_append(log, &r, limit_of(log), err);
                 if (result > 0)
                         result = note_limit(log, err);
                 if (result < 0)
@@ -313,7 +313,7 @@ static int count_left(struct run_log *log, const char *execution_id, int stream,
 }
 
 /* All output is in the log, or counted. */
-static int finish(struct run_log *log, const char *execution_id, struct err *err)
+static int log_finish(struct run_log *log, const char *execution_id, struct err *err)
 {
         int64_t left[2] = { 0 };
         int r = 0;
@@ -344,7 +344,7 @@ int run_log_pump(struct run_log *log, const char *execution_id, bool final, stru
         for (int stream = 0; r >= 0 && stream < 2; stream++)
                 r = pump_stream(log, execution_id, stream, final, &more, err);
         if (r >= 0 && final && !more)
-                r = finish(log, execution_id, err);
+                r = log_finish(log, execution_id, err);
         return r < 0 ? r : more;
 }
 
@@ -391,8 +391,8 @@ int run_log_digest(struct run_log *log, char ret_hex[65], int64_t *ret_bytes, st
         return 0;
 }
 
-static int excerpt(struct runtime *rt, const char *execution_id, int stream, char **ret,
-                   struct err *err)
+static int log_excerpt(struct runtime *rt, const char *execution_id, int stream, char **ret,
+                       struct err *err)
 {
         CLEAN(buf_done) struct buf memory = BUF_INIT;
         CLEAN(cleanup_fd) int fd = -1;
@@ -411,7 +411,7 @@ static int excerpt(struct runtime *rt, const char *execution_id, int stream, cha
                 r = err_sys(err, ERR_IO, errno, "read a run's output");
         if (r < 0)
                 return r;
-        fill(&c, bytes, (size_t)n, (size_t)n < sizeof(bytes));
+        chunk_fill(&c, bytes, (size_t)n, (size_t)n < sizeof(bytes));
         memory = c.text;
         *ret = xstrdup(buf_str(&memory));
         return 0;
@@ -420,11 +420,11 @@ static int excerpt(struct runtime *rt, const char *execution_id, int stream, cha
 int run_log_excerpts(struct runtime *rt, const char *execution_id, char **ret_out, char **ret_err,
                      struct err *err)
 {
-        int r = excerpt(rt, execution_id, 0, ret_out, err);
+        int r = log_excerpt(rt, execution_id, 0, ret_out, err);
 
         *ret_err = NULL;
         if (r >= 0)
-                r = excerpt(rt, execution_id, 1, ret_err, err);
+                r = log_excerpt(rt, execution_id, 1, ret_err, err);
         if (r < 0) {
                 free(*ret_out);
                 *ret_out = NULL;

@@ -33,7 +33,7 @@ static int read_piece(int fd, struct buf *buf, int64_t at, size_t len, struct er
 }
 
 /* The first record that begins at or after the offset. */
-static int align(int fd, int64_t *offset, struct err *err)
+static int align_to_record(int fd, int64_t *offset, struct err *err)
 {
         CLEAN(buf_done) struct buf block = BUF_INIT;
         const char *nl = NULL;
@@ -109,8 +109,8 @@ static bool note_record(struct run_log_summary *s, const char *line, size_t len)
 typedef bool (*record_fn)(const struct run_log_summary *s, void *ctx);
 
 /* Read the records from `at` on, until `enough` says so, or a line is not a record of ours. */
-static int walk(int fd, int64_t at, struct run_log_summary *s, record_fn enough, void *ctx,
-                struct err *err)
+static int walk_records(int fd, int64_t at, struct run_log_summary *s, record_fn enough, void *ctx,
+                        struct err *err)
 {
         CLEAN(buf_done) struct buf block = BUF_INIT;
         const char *nl;
@@ -155,13 +155,13 @@ int run_log_scan(int fd, struct run_log_summary *ret, struct err *err)
                 *ret = (struct run_log_summary){ 0 };
                 from = MAX(st.st_size - span, 0);
                 span *= 8;
-                r = align(fd, &from, err);
+                r = align_to_record(fd, &from, err);
                 if (r >= 0)
-                        r = walk(fd, from, ret, NULL, NULL, err);
+                        r = walk_records(fd, from, ret, NULL, NULL, err);
         } while (r >= 0 && from > 0 && !ret->source.name[0]);
         if (r < 0 || from == 0 || !ret->source.name[0])
                 return r;
-        r = walk(fd, 0, &first, has_output, NULL, err);
+        r = walk_records(fd, 0, &first, has_output, NULL, err);
         ret->state.first_at = first.state.first_at;
         return r;
 }
@@ -185,7 +185,7 @@ int run_log_turn_to(int fd, struct run_log_summary *s, const char *execution_id,
                 return 0;
         memcpy(wanted.name, execution_id, strnlen(execution_id, RUN_LOG_SOURCE_LEN));
         if (s->source.name[0])
-                r = walk(fd, 0, &seen, keep_source, &wanted, err);
+                r = walk_records(fd, 0, &seen, keep_source, &wanted, err);
         if (r >= 0)
                 s->source = wanted;
         return r;
@@ -215,7 +215,7 @@ int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_
         int r = open_log(rt, log_ref, &fd, err);
 
         if (r >= 0)
-                r = align(fd, &offset, err);
+                r = align_to_record(fd, &offset, err);
         if (r >= 0)
                 r = read_piece(fd, ret, offset, (size_t)MAX(limit, 1), err);
         if (r < 0)

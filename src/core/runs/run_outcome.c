@@ -135,8 +135,8 @@ static const char *usage_json(struct run_task *t, const struct adapter_result *a
 
 /* -- What is remembered of the agent ----------------------------------------------------------- */
 
-static int remember(struct db *db, struct run_task *t, const struct run *run,
-                    const struct run_outcome *o, struct err *err)
+static int remember_session(struct db *db, struct run_task *t, const struct run *run,
+                            const struct run_outcome *o, struct err *err)
 {
         const struct adapter_result *a = o->adapter;
         const char *params =
@@ -245,7 +245,7 @@ struct conclusion {
         bool kick;
 };
 
-static void fill(struct conclusion *q, struct run *row, bool was_over)
+static void fill_outcome(struct conclusion *q, struct run *row, bool was_over)
 {
         const struct run_outcome *o = q->o;
         struct arena *a = q->t->op->arena;
@@ -271,7 +271,7 @@ static void fill(struct conclusion *q, struct run *row, bool was_over)
         row->result_json = result_json(q->t, row, o);
 }
 
-static int conclude(struct db *db, void *arg, struct err *err)
+static int conclude_in(struct db *db, void *arg, struct err *err)
 {
         struct conclusion *q = arg;
         struct run_task *t = q->t;
@@ -295,7 +295,7 @@ static int conclude(struct db *db, void *arg, struct err *err)
         row.waiting_since = row.next_try_at = 0;
         row.prepare_failures = t->run.prepare_failures;
         row.waited_ms = t->run.waited_ms;
-        fill(q, &row, was_over);
+        fill_outcome(q, &row, was_over);
         r = run_transition_check(q->from, STEP_RELEASING, err);
         if (r >= 0)
                 r = runs_end(db, &row, before, err);
@@ -306,7 +306,7 @@ static int conclude(struct db *db, void *arg, struct err *err)
         if (r >= 0 && t->run.last_output_at)
                 r = runs_note_output(db, &t->run, err);
         if (r >= 0)
-                r = remember(db, t, &row, q->o, err);
+                r = remember_session(db, t, &row, q->o, err);
         if (r >= 0 && !was_over)
                 r = run_note_end(db, t->rt, &row, err);
         if (r >= 0)
@@ -328,7 +328,7 @@ int run_conclude(struct run_task *t, const char *from, const struct run_outcome 
         int r;
 
         FAULT("run.conclude.before");
-        r = store_write(&op, t->rt->store, conclude, &q, err);
+        r = store_write(&op, t->rt->store, conclude_in, &q, err);
         FAULT("run.conclude.after");
         if (r >= 0 && q.kick)
                 run_host_kick(t->rt->runs);
@@ -347,7 +347,7 @@ struct run_outcome run_failure(const struct run_task *t, const struct err *cause
 
 /* -- Giving up what it had --------------------------------------------------------------------- */
 
-static int ignore(void *ctx, const struct lease_record *record)
+static int ignore_lease(void *ctx, const struct lease_record *record)
 {
         return 0;
 }
@@ -369,8 +369,8 @@ enum run_next run_release(struct run_task *t)
         callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
         FAULT("run.release.before");
-        r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED, ignore,
-                              NULL, &err);
+        r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED,
+                              ignore_lease, NULL, &err);
         FAULT("run.release.after");
         /* A lease has ended even if its place cannot be given up; the sweeper goes on with the
          * place. A lease that has not ended is still the run's. */

@@ -232,7 +232,7 @@ static int note_workspace(struct db *db, void *arg, struct err *err)
         return execution_workspaces_replace(db, w, seen, err);
 }
 
-static int realize(struct run_task *t, json_t *request, json_t **ret, struct err *err)
+static int realize_workspace(struct run_task *t, json_t *request, json_t **ret, struct err *err)
 {
         const char *remote = lease_text(t, "remoteCwd");
         json_t *workspace = run_keep(t->op->arena,
@@ -282,7 +282,7 @@ static int bring_in(struct run_task *t, struct err *err)
         return r;
 }
 
-static int provision(struct run_task *t, const json_t *request, struct err *err)
+static int provision_workspace(struct run_task *t, const json_t *request, struct err *err)
 {
         const struct environment *env = &t->choice.env;
         const char *script = provision_script(request, is_local(t));
@@ -330,7 +330,7 @@ int run_stage(struct run_task *t, struct err *err)
                 r = bring_in(t, err);
         request = realization_of(t, source);
         if (r >= 0 && kind_driver_takes_runs(t->rt, t->choice.env.driver))
-                r = realize(t, request, &realization, err);
+                r = realize_workspace(t, request, &realization, err);
         if (r >= 0)
                 r = reload_lease(t, err);
         if (r < 0)
@@ -340,7 +340,7 @@ int run_stage(struct run_task *t, struct err *err)
                 t->cwd = lease_text(t, "remoteCwd");
         describe_workspace(t, source);
         describe_environment(t, realization);
-        r = provision(t, request, err);
+        r = provision_workspace(t, request, err);
         if (r < 0)
                 return r;
         t->run.staged_at = clock_now_us();

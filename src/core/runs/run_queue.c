@@ -88,7 +88,7 @@ static int tell_checkout(struct claims *c, struct run *run, bool is_locked, stru
         return runs_tell(c->db, run->id, run->context_snapshot, err);
 }
 
-static int claim(struct claims *c, struct run *run, struct err *err)
+static int claim_run(struct claims *c, struct run *run, struct err *err)
 {
         struct op op = *c->op;
         int64_t now = clock_now_us();
@@ -120,7 +120,7 @@ static int claim(struct claims *c, struct run *run, struct err *err)
 }
 
 /* The agent may not work: the run will never begin. */
-static int refuse(struct claims *c, struct run *run, struct err *err)
+static int refuse_run(struct claims *c, struct run *run, struct err *err)
 {
         int r;
 
@@ -170,7 +170,8 @@ static int claim_of_agent(struct db *db, void *arg, struct err *err)
         r = runs_queued(db, c->agent_id, room.may_work ? room.n : 0, c->op->arena, run_rows_add,
                         &c->rows, err);
         for (size_t i = 0; r >= 0 && i < c->rows.n; i++)
-                r = room.may_work ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
+                r = room.may_work ? claim_run(c, &c->rows.at[i], err)
+                                  : refuse_run(c, &c->rows.at[i], err);
         return r;
 }
 

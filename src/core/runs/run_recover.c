@@ -66,7 +66,7 @@ enum run_next run_go_on(struct run_task *t, struct run_result *ret)
 }
 
 /* The run cannot go on: record it as lost. */
-static enum run_next lose(struct run_task *t, const char *why)
+static enum run_next run_lose(struct run_task *t, const char *why)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_outcome outcome = {
@@ -131,7 +131,7 @@ enum run_next run_recover(struct op *op, struct runtime *rt, const char *id, str
         if (streq(t.run.step, STEP_PREPARING))
                 return recover_preparing(&t, ret);
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
-                return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT) : RUN_NEXT_HTTP;
+                return t.run.spawned_at ? run_lose(&t, LOST_REQUEST_TEXT) : RUN_NEXT_HTTP;
         if (streq(t.run.step, STEP_EXECUTING))
                 return run_go_on(&t, ret);
         if (streq(t.run.step, STEP_FINISHING))
@@ -151,5 +151,5 @@ enum run_next run_give_up(struct op *op, struct runtime *rt, const char *id, str
         log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
                   LOG_S("step", t.run.step));
         callback_close(rt, id);
-        return lose(&t, GIVEN_UP_TEXT);
+        return run_lose(&t, GIVEN_UP_TEXT);
 }

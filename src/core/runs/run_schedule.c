@@ -203,7 +203,7 @@ static int write_rest(struct db *db, void *arg, struct err *err)
 }
 
 /* An agent that cannot be woken does not keep the others from being woken. */
-static int write_all(struct pass *p, struct err *err)
+static int write_due(struct pass *p, struct err *err)
 {
         int r = 0;
 
@@ -233,7 +233,7 @@ static int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_nex
         int r = look_at_schedules(&p, &own);
 
         if (r >= 0)
-                r = write_all(&p, &own);
+                r = write_due(&p, &own);
         if (p.kick)
                 run_host_kick(rt->runs);
         if (p.due)
@@ -254,7 +254,7 @@ struct run_scheduler {
         bool busy, stopping;
 };
 
-static void pass(struct pool_job *job, struct op *op)
+static void schedule_pass(struct pool_job *job, struct op *op)
 {
         struct run_scheduler *s = container_of(job, struct run_scheduler, job);
         CLEAN(err_done) struct err err = { 0 };
@@ -264,9 +264,9 @@ static void pass(struct pool_job *job, struct op *op)
                 log_error("schedules could not be looked after", LOG_S("error", err.msg));
 }
 
-static void tick(uv_timer_t *timer);
+static void schedule_tick(uv_timer_t *timer);
 
-static void arm(struct run_scheduler *s)
+static void schedule_arm(struct run_scheduler *s)
 {
         int64_t most = s->rt->settings.sweep_interval_ms, wait = most;
 
@@ -274,28 +274,30 @@ static void arm(struct run_scheduler *s)
                 return;
         if (s->next_us != INT64_MAX)
                 wait = (s->next_us - clock_wall_us()) / US_PER_MS + 1;
-        uv_timer_start(&s->timer, tick, (uint64_t)MAX(1, MIN(wait, most)), 0);
+        uv_timer_start(&s->timer, schedule_tick, (uint64_t)MAX(1, MIN(wait, most)), 0);
 }
 
-static void passed(struct pool_job *job)
+static void schedule_passed(struct pool_job *job)
 {
         struct run_scheduler *s = container_of(job, struct run_scheduler, job);
 
         s->busy = false;
-        arm(s);
+        schedule_arm(s);
 }
 
-static void tick(uv_timer_t *timer)
+static void schedule_tick(uv_timer_t *timer)
 {
         struct run_scheduler *s = container_of(timer, struct run_scheduler, timer);
 
         if (s->busy || s->stopping)
                 return;
-        s->job = (struct pool_job){ .run = pass, .done = passed, .timeout_ms = PASS_MAX_MS };
+        s->job = (struct pool_job){ .run = schedule_pass,
+                                    .done = schedule_passed,
+                                    .timeout_ms = PASS_MAX_MS };
         s->next_us = INT64_MAX;
         s->busy = pool_submit(s->rt->pool, &s->job, NULL) >= 0;
         if (!s->busy)
-                arm(s);
+                schedule_arm(s);
 }
 
 int run_scheduler_new(struct runtime *rt, uv_loop_t *loop, struct run_scheduler **ret,
@@ -312,7 +314,7 @@ int run_scheduler_new(struct runtime *rt, uv_loop_t *loop, struct run_scheduler 
 
 void run_scheduler_start(struct run_scheduler *s)
 {
-        uv_timer_start(&s->timer, tick, 0, 0);
+        uv_timer_start(&s->timer, schedule_tick, 0, 0);
 }
 
 void run_scheduler_stop(struct run_scheduler *s)
@@ -323,7 +325,7 @@ void run_scheduler_stop(struct run_scheduler *s)
         uv_timer_stop(&s->timer);
 }
 
-static void closed(uv_handle_t *handle)
+static void scheduler_closed(uv_handle_t *handle)
 {
         free(container_of((uv_timer_t *)handle, struct run_scheduler, timer));
 }
@@ -331,5 +333,5 @@ static void closed(uv_handle_t *handle)
 void run_scheduler_free(struct run_scheduler *s)
 {
         if (s)
-                uv_close((uv_handle_t *)&s->timer, closed);
+                uv_close((uv_handle_t *)&s->timer, scheduler_closed);
 }

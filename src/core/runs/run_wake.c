@@ -43,7 +43,7 @@ static void set_text(json_t *object, const char *key, const char *text)
 }
 
 /* The beginning of a text, cut at a whole character. */
-static json_t *beginning(const char *text, bool *ret_cut)
+static json_t *text_beginning(const char *text, bool *ret_cut)
 {
         size_t n = strlen(text);
 
@@ -58,7 +58,7 @@ static json_t *describe_comment(const struct issue_comment *c)
 {
         char at[ISO_TIME_LEN + 1];
         bool cut;
-        json_t *body = beginning(c->body, &cut);
+        json_t *body = text_beginning(c->body, &cut);
 
         clock_iso(c->created_at, at);
         return json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:o, s:b}", "id", c->id, "authorType",
@@ -446,7 +446,8 @@ static int skip_reason(struct wake *w, const char **ret, struct err *err)
 }
 
 /* The wake-up joins a run that has not begun. */
-static int coalesce(struct wake *w, const char *run_id, struct wake_result *ret, struct err *err)
+static int wake_coalesce(struct wake *w, const char *run_id, struct wake_result *ret,
+                         struct err *err)
 {
         int r = runs_get(w->db, run_id, w->op->arena, &ret->run, err);
 
@@ -468,7 +469,7 @@ static int wake_decide(struct wake *w, struct wake_result *ret, struct err *err)
                                     &waiting, err);
 
         if (r >= 0 && waiting)
-                return coalesce(w, waiting, ret, err);
+                return wake_coalesce(w, waiting, ret, err);
         /* An agent that is mentioned beside the work does not have to wait for the work. */
         if (r >= 0 && w->issue.id && !(w->req->reason && streq(w->req->reason, WAKE_MENTIONED)))
                 r = issue_active_run(w->db, w->op, &w->issue, &holder, err);
@@ -546,7 +547,7 @@ static bool is_for_assignee(const struct wake *w)
 }
 
 /* Why the wake-up is not wanted any more; NULL when it is. */
-static const char *obsolete(const struct wake *w)
+static const char *obsolete_reason(const struct wake *w)
 {
         const char *status = w->issue.status;
         bool closed = streq(status, "done") || streq(status, "cancelled");
@@ -586,7 +587,7 @@ static int promote_wakeup(struct db *db, const struct op *op, const struct wakeu
                 json_decref(payload);
                 return r < 0 ? r : 0;
         }
-        why = r < 0 ? NULL : obsolete(&w);
+        why = r < 0 ? NULL : obsolete_reason(&w);
         if (r >= 0 && why) {
                 r = wakeups_move(db, row->id, WAKEUP_DEFERRED, WAKEUP_SKIPPED, NULL, why, w.now,
                                  err);
