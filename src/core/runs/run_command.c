@@ -1,5 +1,5 @@
-/* Decides what the command of a run is: built with the adapter, recorded, checked in its place,
- * given its variables, and started. */
+/* Decides what the command of a run is: built with the adapter, recorded, given its variables, and
+ * started. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -8,11 +8,6 @@
 #include "core/runs/run_wait.h"
 #include "store/agent_state.h"
 #include "store/run_commands.h"
-
-#define HELPER_MS     15000
-#define MODELS_MAX    ((size_t)1 << 20)
-#define HEADER_SCRIPT "[ -f \"$1\" ] && head -c 65536 \"$1\" | head -n 1"
-#define NEW_SCRIPT    "mkdir -p \"${1%/*}\" && : >>\"$1\""
 
 static const char *const callback_names[] = { "PAPERCLIP_API_URL", "PAPERCLIP_API_KEY",
                                               "PAPERCLIP_API_BRIDGE_MODE" };
@@ -276,81 +271,6 @@ static void add_redact(struct arena *arena, const char *value, struct exec_reque
                 memcpy(list, req->redact, n * sizeof(*list));
         list[n] = value;
         req->redact = list;
-}
-
-/* -- In the place, before the command ---------------------------------------------------------- */
-
-static int run_script(struct run_task *t, const char *what, const char *script, const char *path,
-                      struct run_command_end *end, struct err *err)
-{
-        struct exec_request req = {
-                .command = "sh",
-                .args = (const char *[]){ "-c", script, "sh", path, NULL },
-                .cwd = t->command.cwd,
-                .timeout_ms = HELPER_MS,
-                .idempotency_key = arena_printf(t->op->arena, "%s:%s", what, t->run.id),
-        };
-
-        return run_command_wait(t->op, t->rt, &t->record, &req, end, err);
-}
-
-int run_ready_session(struct run_task *t, struct err *err)
-{
-        CLEAN(run_command_end_done) struct run_command_end header = { 0 }, made = { 0 };
-        int r;
-
-        if (!t->command.session_header)
-                return 0;
-        if (t->command.session_id) {
-                FAULT("run.session.before");
-                r = run_script(t, "session", HEADER_SCRIPT, t->command.session_id, &header, err);
-                FAULT("run.session.after");
-                /* A file that cannot be read is not a session; only a place that cannot be asked is
-                 * an error. */
-                if (r < 0 || adapter_session_fits(t->command.session_header, buf_str(&header.out),
-                                                  header.out.len))
-                        return r;
-                r = run_build(t, true, err);
-                if (r < 0)
-                        return r;
-        }
-        if (!t->command.new_session_id)
-                return 0;
-        FAULT("run.session.new.before");
-        r = run_script(t, "session-new", NEW_SCRIPT, t->command.new_session_id, &made, err);
-        FAULT("run.session.new.after");
-        if (r >= 0 && (!made.how.has_code || made.how.code != 0))
-                return err_set(err, ERR_PROVIDER, "The session file %s could not be made.",
-                               t->command.new_session_id);
-        return r;
-}
-
-int run_ready_model(struct run_task *t, struct err *err)
-{
-        CLEAN(run_command_end_done) struct run_command_end end = { .max = MODELS_MAX };
-        const struct adapter_command *c = &t->command;
-        struct exec_request req;
-        const char *fault;
-        int r;
-
-        if (!c->list_argv)
-                return 0;
-        req = (struct exec_request){
-                .command = c->list_argv[0],
-                .args = c->list_argv + 1,
-                .cwd = c->cwd,
-                .own_env = c->env,
-                .timeout_ms = c->list_timeout_ms,
-                .idempotency_key = arena_printf(t->op->arena, "models:%s", t->run.id),
-                .agent_id = t->agent.id,
-        };
-        FAULT("run.models.before");
-        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
-        FAULT("run.models.after");
-        if (r < 0)
-                return r;
-        fault = adapter_model_fault(t->op->arena, &t->input, &t->command, &end.how);
-        return fault ? err_set(err, ERR_UNPROCESSABLE, "%s", fault) : 0;
 }
 
 int run_setup(struct run_task *t, struct err *err)

@@ -192,6 +192,7 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
+/* -- run_ready.c: checks in the place before the command -- */
 /* A session file that does not belong to this directory is not resumed: the command is built anew.
  * The file of a fresh session is made, empty. */
 int run_ready_session(struct run_task *t, struct err *err);
