@@ -59,15 +59,16 @@ static int insert_company(struct db *db, void *arg, struct err *err)
 static void keep_and_use(struct bench *b, struct op *op, struct err *err)
 {
         struct uuid id = uuid_new();
-        json_t *body = json_pack("{s:s, s:s}", "name", id.s, "value", "0123456789abcdef");
-        struct secret_value value = { 0 };
+        struct secret_spec spec = { .name = id.s, .managed_mode = SECRET_MANAGED };
+        struct secret_value given = { 0 }, value = { 0 };
         struct secret made;
 
-        if (secret_create(op, &b->rt, COMPANY, body, &made, err) < 0 ||
+        if (secret_value_set(&given, "0123456789abcdef", 16, err) < 0 ||
+            secret_create(op, &b->rt, COMPANY, &spec, &given, &made, err) < 0 ||
             secret_resolve(op, &b->rt, COMPANY, made.id, 0, NULL, &value, err) < 0)
                 fail(err);
+        secret_value_done(&given);
         secret_value_done(&value);
-        json_decref(body);
 }
 
 static void resolve(struct bench *b, struct op *op, struct err *err)

@@ -266,13 +266,74 @@ const char *sql_text(struct secret_world *w, const char *sql)
         return q.text;
 }
 
+static const char *text_of(const json_t *body, const char *member, const char *fallback)
+{
+        const char *text = json_get_string(body, member);
+
+        return text ? text : fallback;
+}
+
+int create_from(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+                struct secret *ret, struct err *err)
+{
+        CLEAN(secret_value_done) struct secret_value value = { 0 };
+        const char *text = json_get_string(body, "value");
+        struct secret_spec spec = {
+                .name = json_get_string(body, "name"),
+                .key = json_get_string(body, "key"),
+                .provider = json_get_string(body, "provider"),
+                .config_id = json_get_string(body, "providerConfigId"),
+                .managed_mode = text_of(body, "managedMode", SECRET_MANAGED),
+                .description = json_get_string(body, "description"),
+                .external_ref = json_get_string(body, "externalRef"),
+                .version_ref = json_get_string(body, "providerVersionRef"),
+        };
+
+        if (text)
+                assert_true(secret_value_set(&value, text, strlen(text), NULL) >= 0);
+        return secret_create(op, rt, company_id, &spec, text ? &value : NULL, ret, err);
+}
+
+int rotate_from(struct op *op, struct runtime *rt, const char *id, json_t *body, struct secret *ret,
+                struct err *err)
+{
+        CLEAN(secret_value_done) struct secret_value value = { 0 };
+        const char *text = json_get_string(body, "value");
+        struct secret_rotation wanted = {
+                .value = text ? &value : NULL,
+                .external_ref = json_get_string(body, "externalRef"),
+                .version_ref = json_get_string(body, "providerVersionRef"),
+                .config_id = json_get_string(body, "providerConfigId"),
+                .has_config = json_object_get(body, "providerConfigId") != NULL,
+        };
+
+        if (text)
+                assert_true(secret_value_set(&value, text, strlen(text), NULL) >= 0);
+        return secret_rotate(op, rt, id, &wanted, ret, err);
+}
+
+int update_from(struct op *op, struct runtime *rt, const char *id, json_t *body, struct secret *ret,
+                struct err *err)
+{
+        struct secret_change change = {
+                .name = json_get_string(body, "name"),
+                .status = json_get_string(body, "status"),
+                .config_id = json_get_string(body, "providerConfigId"),
+                .external_ref = json_get_string(body, "externalRef"),
+                .has_config = json_object_get(body, "providerConfigId") != NULL,
+                .has_ref = json_object_get(body, "externalRef") != NULL,
+        };
+
+        return secret_update(op, rt, id, &change, ret, err);
+}
+
 const char *make_secret(struct secret_world *w, const char *name, const char *value)
 {
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"%s\",\"value\":\"%s\"}", name, value), &s,
-                                  err));
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"%s\",\"value\":\"%s\"}", name, value), &s,
+                                err));
         return s.id;
 }
 
@@ -281,27 +342,27 @@ const char *make_in_vault(struct secret_world *w, const char *name, const char *
 {
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w,
-                                      "{\"name\":\"%s\",\"value\":\"%s\",\"provider\":"
-                                      "\"aws_secrets_manager\",\"providerConfigId\":%s%s%s}",
-                                      name, value, config_id ? "\"" : "",
-                                      config_id ? config_id : "null", config_id ? "\"" : ""),
-                                  &s, err));
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w,
+                                    "{\"name\":\"%s\",\"value\":\"%s\",\"provider\":"
+                                    "\"aws_secrets_manager\",\"providerConfigId\":%s%s%s}",
+                                    name, value, config_id ? "\"" : "",
+                                    config_id ? config_id : "null", config_id ? "\"" : ""),
+                                &s, err));
         return s.id;
 }
 
 const char *make_vault(struct secret_world *w, const char *company, const char *name,
-                       const char *more)
+                       bool is_default)
 {
+        struct vault_spec spec = { .provider = VAULT_AWS,
+                                   .display_name = name,
+                                   .status = VAULT_READY,
+                                   .is_default = is_default,
+                                   .config = "{\"region\":\"us-east-1\"}" };
         struct vault_row row;
 
-        assert_done(vault_create(w->op, w->rt, company,
-                                 doc(w,
-                                     "{\"provider\":\"aws_secrets_manager\",\"displayName\":\"%s\","
-                                     "\"config\":{\"region\":\"us-east-1\"}%s}",
-                                     name, more),
-                                 &row, err));
+        assert_done(vault_create(w->op, w->rt, company, &spec, &row, err));
         return row.id;
 }
 

@@ -51,7 +51,14 @@ const char *make_secret(struct secret_world *w, const char *name, const char *va
 const char *make_in_vault(struct secret_world *w, const char *name, const char *value,
                           const char *config_id);
 const char *make_vault(struct secret_world *w, const char *company, const char *name,
-                       const char *more);
+                       bool is_default);
+/* From the members of a request's body, unchecked. */
+int create_from(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+                struct secret *ret, struct err *err);
+int rotate_from(struct op *op, struct runtime *rt, const char *id, json_t *body, struct secret *ret,
+                struct err *err);
+int update_from(struct op *op, struct runtime *rt, const char *id, json_t *body, struct secret *ret,
+                struct err *err);
 void bind(struct secret_world *w, const char *secret, const char *type, const char *target,
           const char *path, int64_t version);
 /* The first column of the first row as text; NULL when there is none. */

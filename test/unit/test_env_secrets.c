@@ -113,8 +113,8 @@ static void test_foreign_references_are_refused(void **state)
         struct environment env;
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, OTHER_COMPANY,
-                                  doc(w, "{\"name\":\"theirs\",\"value\":\"x\"}"), &s, err));
+        assert_done(create_from(w->op, w->rt, OTHER_COMPANY,
+                                doc(w, "{\"name\":\"theirs\",\"value\":\"x\"}"), &s, err));
         wish = (struct environment_change){
                 .name = "b",
                 .driver = "ssh",

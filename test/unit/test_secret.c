@@ -55,8 +55,8 @@ static void test_a_foreign_secret_in_a_variable(void **state)
         struct env_sync q = { .w = w };
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, OTHER_COMPANY,
-                                  doc(w, "{\"name\":\"theirs\",\"value\":\"x\"}"), &s, err));
+        assert_done(create_from(w->op, w->rt, OTHER_COMPANY,
+                                doc(w, "{\"name\":\"theirs\",\"value\":\"x\"}"), &s, err));
         q.env = doc(w, "{\"TOKEN\":{\"type\":\"secret_ref\",\"secretId\":\"%s\"}}", s.id);
         assert_refused(store_read(w->op, w->rt->store, check_env, &q, err), ERR_UNPROCESSABLE,
                        "Secret must belong to same company");
@@ -218,11 +218,11 @@ static void test_an_external_reference(void **state)
         char value[256];
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"far\",\"provider\":\"aws_secrets_manager\","
-                                         "\"managedMode\":\"external_reference\",\"externalRef\":"
-                                         "\"arn:x\",\"providerVersionRef\":\"ver-1\"}"),
-                                  &s, err));
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"far\",\"provider\":\"aws_secrets_manager\","
+                                       "\"managedMode\":\"external_reference\",\"externalRef\":"
+                                       "\"arn:x\",\"providerVersionRef\":\"ver-1\"}"),
+                                &s, err));
         assert_int_equal(vault_calls.creates, 0);
         assert_int_equal(vault_calls.resolves, 0);
         assert_string_equal(s.external_ref, "arn:x");
@@ -317,7 +317,7 @@ static void test_what_the_vault_does_not_have_is_removed(void **state)
 static void test_a_vault_that_is_off_is_not_asked(void **state)
 {
         struct secret_world *w = *state;
-        const char *vault = make_vault(w, TEST_COMPANY, "v", "");
+        const char *vault = make_vault(w, TEST_COMPANY, "v", false);
         const char *id = make_in_vault(w, "far", "v", vault);
         struct vault_row row;
 
@@ -332,14 +332,13 @@ static const char *soft_deleted(struct secret_world *w)
         struct secret s;
         const char *id;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"far\",\"provider\":\"aws_secrets_manager\","
-                                         "\"managedMode\":\"external_reference\",\"externalRef\":"
-                                         "\"arn:x\"}"),
-                                  &s, err));
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"far\",\"provider\":\"aws_secrets_manager\","
+                                       "\"managedMode\":\"external_reference\",\"externalRef\":"
+                                       "\"arn:x\"}"),
+                                &s, err));
         id = s.id;
-        assert_done(secret_update(w->op, w->rt, id, doc(w, "{\"status\":\"deleted\"}"), false, &s,
-                                  err));
+        assert_done(update_from(w->op, w->rt, id, doc(w, "{\"status\":\"deleted\"}"), &s, err));
         return id;
 }
 
@@ -356,10 +355,9 @@ static void test_a_deleted_secret_is_not_found(void **state)
                        "Secret not found");
         assert_refused(store_read(w->op, w->rt->store, check_env, &e, err), ERR_NOT_FOUND,
                        "Secret not found");
-        assert_refused(
-                secret_update(w->op, w->rt, q.secret, doc(w, "{\"name\":\"x\"}"), false, &s, err),
-                ERR_NOT_FOUND, "Secret not found");
-        assert_refused(secret_rotate(w->op, w->rt, q.secret, doc(w, "{\"value\":\"x\"}"), &s, err),
+        assert_refused(update_from(w->op, w->rt, q.secret, doc(w, "{\"name\":\"x\"}"), &s, err),
+                       ERR_NOT_FOUND, "Secret not found");
+        assert_refused(rotate_from(w->op, w->rt, q.secret, doc(w, "{\"value\":\"x\"}"), &s, err),
                        ERR_NOT_FOUND, "Secret not found");
 }
 
@@ -367,22 +365,22 @@ static void test_a_deleted_secret_is_not_found(void **state)
 static void test_a_foreign_vault(void **state)
 {
         struct secret_world *w = *state;
-        const char *vault = make_vault(w, OTHER_COMPANY, "v", "");
+        const char *vault = make_vault(w, OTHER_COMPANY, "v", false);
         struct secret s;
 
-        assert_refused(secret_create(w->op, w->rt, TEST_COMPANY,
-                                     doc(w,
-                                         "{\"name\":\"x\",\"value\":\"v\",\"provider\":"
-                                         "\"aws_secrets_manager\",\"providerConfigId\":\"%s\"}",
-                                         vault),
-                                     &s, err),
+        assert_refused(create_from(w->op, w->rt, TEST_COMPANY,
+                                   doc(w,
+                                       "{\"name\":\"x\",\"value\":\"v\",\"provider\":"
+                                       "\"aws_secrets_manager\",\"providerConfigId\":\"%s\"}",
+                                       vault),
+                                   &s, err),
                        ERR_UNPROCESSABLE, "Provider vault must belong to same company");
-        assert_refused(secret_create(w->op, w->rt, OTHER_COMPANY,
-                                     doc(w,
-                                         "{\"name\":\"x\",\"value\":\"v\",\"provider\":"
-                                         "\"local_encrypted\",\"providerConfigId\":\"%s\"}",
-                                         vault),
-                                     &s, err),
+        assert_refused(create_from(w->op, w->rt, OTHER_COMPANY,
+                                   doc(w,
+                                       "{\"name\":\"x\",\"value\":\"v\",\"provider\":"
+                                       "\"local_encrypted\",\"providerConfigId\":\"%s\"}",
+                                       vault),
+                                   &s, err),
                        ERR_UNPROCESSABLE, "Provider vault must match the secret provider");
         assert_int_equal(vault_calls.creates, 0);
 }
@@ -391,14 +389,14 @@ static void test_a_foreign_vault(void **state)
 static void test_the_vault_gets_its_configuration(void **state)
 {
         struct secret_world *w = *state;
-        const char *vault = make_vault(w, TEST_COMPANY, "v", "");
+        const char *vault = make_vault(w, TEST_COMPANY, "v", false);
         const char *id = make_in_vault(w, "far", "v", vault);
         char value[256];
         struct secret s;
 
         assert_string_equal(vault_calls.config_region, "us-east-1");
         vault_calls.config_region[0] = '\0';
-        assert_done(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"next\"}"), &s, err));
+        assert_done(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"next\"}"), &s, err));
         assert_string_equal(vault_calls.config_region, "us-east-1");
         assert_int_equal(s.latest_version, 2);
         vault_calls.config_region[0] = '\0';
@@ -416,10 +414,10 @@ static void test_a_create_that_cannot_be_stored_is_taken_back(void **state)
 
         run_sql(w, "CREATE TRIGGER t BEFORE UPDATE OF status ON company_secrets WHEN NEW.status = "
                    "'active' BEGIN SELECT RAISE(ABORT, 'no'); END");
-        assert_true(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"far\",\"value\":\"v\",\"provider\":"
-                                         "\"aws_secrets_manager\"}"),
-                                  &s, &(struct err){ 0 }) < 0);
+        assert_true(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"far\",\"value\":\"v\",\"provider\":"
+                                       "\"aws_secrets_manager\"}"),
+                                &s, &(struct err){ 0 }) < 0);
         assert_int_equal(vault_calls.removes, 1);
         assert_string_equal(vault_calls.key, "far");
         assert_string_equal(vault_calls.ref, "ref:far");
@@ -437,10 +435,10 @@ static void test_what_cannot_be_taken_back_stays_as_a_handle(void **state)
         run_sql(w, "CREATE TRIGGER t BEFORE UPDATE OF status ON company_secrets WHEN NEW.status = "
                    "'active' BEGIN SELECT RAISE(ABORT, 'no'); END");
         vault_calls.fail_remove = VAULT_UNAVAILABLE + 1;
-        assert_true(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"far\",\"value\":\"v\",\"provider\":"
-                                         "\"aws_secrets_manager\"}"),
-                                  &s, &(struct err){ 0 }) < 0);
+        assert_true(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"far\",\"value\":\"v\",\"provider\":"
+                                       "\"aws_secrets_manager\"}"),
+                                &s, &(struct err){ 0 }) < 0);
         assert_string_equal(sql_text(w, "SELECT status || ':' || external_ref || ':' || "
                                         "reserved_by FROM company_secrets"),
                             "archived:ref:far:abandoned");
@@ -464,8 +462,8 @@ static void test_a_rotation_that_cannot_be_stored_is_taken_back(void **state)
 
         run_sql(w, "CREATE TRIGGER t BEFORE UPDATE OF status ON company_secret_versions WHEN "
                    "NEW.status = 'current' BEGIN SELECT RAISE(ABORT, 'no'); END");
-        assert_true(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"x\"}"), &s,
-                                  &(struct err){ 0 }) < 0);
+        assert_true(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"x\"}"), &s,
+                                &(struct err){ 0 }) < 0);
         assert_int_equal(vault_calls.removes, 1);
         assert_int_equal(vault_calls.mode, VAULT_ARCHIVE);
         assert_int_equal(vault_calls.version, 2);
@@ -483,15 +481,15 @@ static void test_a_left_over_version_does_not_block_the_next(void **state)
         run_sql(w, "CREATE TRIGGER t BEFORE UPDATE OF status ON company_secret_versions WHEN "
                    "NEW.status = 'current' BEGIN SELECT RAISE(ABORT, 'no'); END");
         vault_calls.fail_remove = VAULT_UNAVAILABLE + 1;
-        assert_true(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"x\"}"), &s,
-                                  &(struct err){ 0 }) < 0);
+        assert_true(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"x\"}"), &s,
+                                &(struct err){ 0 }) < 0);
         assert_int_equal(sql_number(w, "SELECT latest_version FROM company_secrets"), 1);
         assert_string_equal(sql_text(w, "SELECT status FROM company_secret_versions WHERE version "
                                         "= 2"),
                             "disabled");
         /* H22 */
         run_sql(w, "DROP TRIGGER t");
-        assert_done(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"y\"}"), &s, err));
+        assert_done(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"y\"}"), &s, err));
         assert_int_equal(s.latest_version, 3);
         assert_string_equal(sql_text(w, "SELECT group_concat(status) FROM (SELECT * FROM "
                                         "company_secret_versions ORDER BY version)"),
@@ -502,42 +500,39 @@ static void test_a_left_over_version_does_not_block_the_next(void **state)
 static void test_what_an_update_may_not_do(void **state)
 {
         struct secret_world *w = *state;
-        const char *vault = make_vault(w, TEST_COMPANY, "v", "");
+        const char *vault = make_vault(w, TEST_COMPANY, "v", false);
         const char *id = make_in_vault(w, "far", "v", NULL);
         struct secret s, linked;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"linked\",\"provider\":"
-                                         "\"aws_secrets_manager\",\"managedMode\":"
-                                         "\"external_reference\",\"externalRef\":\"arn:x\"}"),
-                                  &linked, err));
-        assert_refused(secret_update(w->op, w->rt, id,
-                                     doc(w, "{\"providerConfigId\":\"%s\"}", vault), false, &s,
-                                     err),
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"linked\",\"provider\":"
+                                       "\"aws_secrets_manager\",\"managedMode\":"
+                                       "\"external_reference\",\"externalRef\":\"arn:x\"}"),
+                                &linked, err));
+        assert_refused(update_from(w->op, w->rt, id, doc(w, "{\"providerConfigId\":\"%s\"}", vault),
+                                   &s, err),
                        ERR_UNPROCESSABLE, "use rotate() to migrate to a new vault");
-        assert_refused(
-                secret_update(w->op, w->rt, id, doc(w, "{\"externalRef\":\"x\"}"), false, &s, err),
-                ERR_UNPROCESSABLE, "Managed secrets cannot override externalRef");
-        assert_refused(secret_rotate(w->op, w->rt, id,
-                                     doc(w, "{\"value\":\"v\",\"externalRef\":\"x\"}"), &s, err),
+        assert_refused(update_from(w->op, w->rt, id, doc(w, "{\"externalRef\":\"x\"}"), &s, err),
                        ERR_UNPROCESSABLE, "Managed secrets cannot override externalRef");
-        assert_refused(
-                secret_update(w->op, w->rt, id, doc(w, "{\"status\":\"deleted\"}"), false, &s, err),
-                ERR_UNPROCESSABLE, "Managed secrets must be deleted through DELETE /secrets/:id");
-        assert_refused(secret_update(w->op, w->rt, linked.id, doc(w, "{\"externalRef\":\"y\"}"),
-                                     false, &s, err),
+        assert_refused(rotate_from(w->op, w->rt, id,
+                                   doc(w, "{\"value\":\"v\",\"externalRef\":\"x\"}"), &s, err),
+                       ERR_UNPROCESSABLE, "Managed secrets cannot override externalRef");
+        assert_refused(update_from(w->op, w->rt, id, doc(w, "{\"status\":\"deleted\"}"), &s, err),
                        ERR_UNPROCESSABLE,
-                       "External reference secrets cannot be retargeted through generic update");
+                       "Managed secrets must be deleted through DELETE /secrets/:id");
         assert_refused(
-                secret_update(w->op, w->rt, linked.id,
-                              doc(w, "{\"providerConfigId\":\"%s\"}", vault), false, &s, err),
-                ERR_UNPROCESSABLE, "External reference secrets cannot change provider vault");
+                update_from(w->op, w->rt, linked.id, doc(w, "{\"externalRef\":\"y\"}"), &s, err),
+                ERR_UNPROCESSABLE,
+                "External reference secrets cannot be retargeted through generic update");
+        assert_refused(update_from(w->op, w->rt, linked.id,
+                                   doc(w, "{\"providerConfigId\":\"%s\"}", vault), &s, err),
+                       ERR_UNPROCESSABLE,
+                       "External reference secrets cannot change provider vault");
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets WHERE "
                                        "provider_config_id IS NOT NULL OR status <> 'active'"),
                          0);
-        assert_done(secret_update(w->op, w->rt, id, doc(w, "{\"status\":\"disabled\"}"), false, &s,
-                                  err));
-        assert_refused(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"v\"}"), &s, err),
+        assert_done(update_from(w->op, w->rt, id, doc(w, "{\"status\":\"disabled\"}"), &s, err));
+        assert_refused(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"v\"}"), &s, err),
                        ERR_UNPROCESSABLE, "Cannot rotate a non-active secret");
         assert_int_equal(sql_number(w, "SELECT MAX(latest_version) FROM company_secrets"), 1);
 }
@@ -570,7 +565,7 @@ static void test_a_binding_selects_the_version(void **state)
         char value[256];
         struct secret s;
 
-        assert_done(secret_rotate(w->op, w->rt, id, doc(w, "{\"value\":\"second\"}"), &s, err));
+        assert_done(rotate_from(w->op, w->rt, id, doc(w, "{\"value\":\"second\"}"), &s, err));
         bind(w, id, "environment", ENVIRONMENT, "privateKeySecretRef", 1);
         assert_done(resolve_as(w, id, &use_env, 0, value, err));
         assert_string_equal(value, "first");
@@ -650,7 +645,7 @@ static void *rotate(void *arg)
         struct secret s;
 
         op.arena = &r->arena;
-        r->result = secret_rotate(&op, r->w->rt, r->id, body, &s, &e);
+        r->result = rotate_from(&op, r->w->rt, r->id, body, &s, &e);
         err_done(&e);
         json_decref(body);
         return NULL;
@@ -701,15 +696,14 @@ static void test_keys_are_normalised(void **state)
         struct secret_world *w = *state;
         struct secret s;
 
-        assert_done(secret_create(w->op, w->rt, TEST_COMPANY,
-                                  doc(w, "{\"name\":\"  My  Key! (A)\",\"value\":\"v\"}"), &s,
-                                  err));
+        assert_done(create_from(w->op, w->rt, TEST_COMPANY,
+                                doc(w, "{\"name\":\"  My  Key! (A)\",\"value\":\"v\"}"), &s, err));
         assert_string_equal(s.key, "my-key-a");
-        assert_refused(secret_create(w->op, w->rt, TEST_COMPANY,
-                                     doc(w, "{\"name\":\"!!\",\"value\":\"v\"}"), &s, err),
+        assert_refused(create_from(w->op, w->rt, TEST_COMPANY,
+                                   doc(w, "{\"name\":\"!!\",\"value\":\"v\"}"), &s, err),
                        ERR_UNPROCESSABLE, "Secret key is required");
-        assert_refused(secret_create(w->op, w->rt, TEST_COMPANY,
-                                     doc(w, "{\"name\":\"MY-key a\",\"value\":\"v\"}"), &s, err),
+        assert_refused(create_from(w->op, w->rt, TEST_COMPANY,
+                                   doc(w, "{\"name\":\"MY-key a\",\"value\":\"v\"}"), &s, err),
                        ERR_CONFLICT, "Secret key already exists: my-key-a");
 }
 

@@ -118,121 +118,116 @@ const char *secret_normalize_key(struct arena *arena, const char *text)
         return *key ? key : NULL;
 }
 
-/* Reading */
+/* Rights and reading */
 
-struct reading {
-        struct op *op;
-        const char *id;
-        struct secret *secret;
-        secret_fn fn;
-        secret_version_fn version_fn;
-        secret_event_fn event_fn;
-        int (*usage_fn)(void *ctx, const struct secret_usage *usage);
-        void *ctx;
-        struct db *db;
-        struct err *err;
-};
-
-static int get(struct db *db, void *arg, struct err *err)
+int secret_may_read(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
 {
-        struct reading *q = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return secret_load(db, q->op, q->id, false, false, q->secret, err);
+        return r < 0 ? r : secret_guard(db, op, company_id, false, err);
+}
+
+int secret_may_make(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
+
+        return r < 0 ? r : secret_guard(db, op, company_id, true, err);
+}
+
+int secret_may_change(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct secret secret;
+        int r = store_read_begin(op, rt->store, &db, err);
+
+        return r < 0 ? r : secret_load(db, op, id, true, false, &secret, err);
 }
 
 int secret_get(struct op *op, struct runtime *rt, const char *id, struct secret *ret,
                struct err *err)
 {
-        struct reading q = { .op = op, .id = id, .secret = ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, get, &q, err);
-}
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
-        int r = secret_guard(db, q->op, q->id, false, err);
-
-        return r < 0 ? r : secrets_list(db, q->id, q->op->arena, q->fn, q->ctx, err);
+        return r < 0 ? r : secret_load(db, op, id, false, false, ret, err);
 }
 
 int secret_list(struct op *op, struct runtime *rt, const char *company_id, secret_fn fn, void *ctx,
                 struct err *err)
 {
-        struct reading q = { .op = op, .id = company_id, .fn = fn, .ctx = ctx };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, list, &q, err);
-}
-
-static int list_versions(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
-        struct secret secret;
-        int r = secret_load(db, q->op, q->id, false, false, &secret, err);
-
-        return r < 0 ? r
-                     : secret_versions_list(db, q->id, q->op->arena, q->version_fn, q->ctx, err);
+        if (r >= 0)
+                r = secret_guard(db, op, company_id, false, err);
+        return r < 0 ? r : secrets_list(db, company_id, op->arena, fn, ctx, err);
 }
 
 int secret_list_versions(struct op *op, struct runtime *rt, const char *id, secret_version_fn fn,
                          void *ctx, struct err *err)
 {
-        struct reading q = { .op = op, .id = id, .version_fn = fn, .ctx = ctx };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct secret secret;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, list_versions, &q, err);
+        if (r >= 0)
+                r = secret_load(db, op, id, false, false, &secret, err);
+        return r < 0 ? r : secret_versions_list(db, id, op->arena, fn, ctx, err);
 }
 
 /* A removed secret has left its events, and they name its company. */
-static int list_events(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
-        struct secret secret;
-        const char *company;
-        int r = secret_load(db, q->op, q->id, false, true, &secret, err);
-
-        if (r == ERR_NOT_FOUND) {
-                r = secret_events_company(db, q->id, q->op->arena, &company, err);
-                if (r == 0)
-                        return err_set(err, ERR_NOT_FOUND, "Secret not found");
-                if (r > 0)
-                        r = access_company(db, q->op->actor, company, false, err);
-        }
-        return r < 0 ? r : secret_events_list(db, q->id, q->op->arena, q->event_fn, q->ctx, err);
-}
-
 int secret_list_events(struct op *op, struct runtime *rt, const char *id, secret_event_fn fn,
                        void *ctx, struct err *err)
 {
-        struct reading q = { .op = op, .id = id, .event_fn = fn, .ctx = ctx };
-
-        return store_read(op, rt->store, list_events, &q, err);
-}
-
-static int show_usage(void *ctx, const struct secret_binding *binding)
-{
-        struct reading *q = ctx;
-        struct secret_usage usage = { .binding = *binding };
-        int r = secret_bindings_target(q->db, binding, q->op->arena, &usage.target, q->err);
-
-        return r < 0 ? r : q->usage_fn(q->ctx, &usage);
-}
-
-static int list_usage(struct db *db, void *arg, struct err *err)
-{
-        struct reading *q = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct secret secret;
-        int r = secret_load(db, q->op, q->id, false, false, &secret, err);
+        const char *company;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        q->db = db;
-        q->err = err;
-        return r < 0 ? r : secret_bindings_of_secret(db, q->id, q->op->arena, show_usage, q, err);
+        if (r < 0)
+                return r;
+        r = secret_load(db, op, id, false, true, &secret, err);
+        if (r == ERR_NOT_FOUND) {
+                r = secret_events_company(db, id, op->arena, &company, err);
+                if (r == 0)
+                        return err_set(err, ERR_NOT_FOUND, "Secret not found");
+                if (r > 0)
+                        r = access_company(db, op->actor, company, false, err);
+        }
+        return r < 0 ? r : secret_events_list(db, id, op->arena, fn, ctx, err);
+}
+
+struct usage_list {
+        struct db *db;
+        struct arena *arena;
+        int (*fn)(void *ctx, const struct secret_usage *usage);
+        void *ctx;
+        struct err *err;
+};
+
+static int show_binding(void *ctx, const struct secret_binding *binding)
+{
+        struct usage_list *q = ctx;
+        struct secret_usage usage = { .binding = *binding };
+        int r = secret_bindings_target(q->db, binding, q->arena, &usage.target, q->err);
+
+        return r < 0 ? r : q->fn(q->ctx, &usage);
 }
 
 int secret_list_usage(struct op *op, struct runtime *rt, const char *id,
                       int (*fn)(void *ctx, const struct secret_usage *usage), void *ctx,
                       struct err *err)
 {
-        struct reading q = { .op = op, .id = id, .usage_fn = fn, .ctx = ctx };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct secret secret;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, list_usage, &q, err);
+        if (r >= 0)
+                r = secret_load(db, op, id, false, false, &secret, err);
+        return r < 0 ? r
+                     : secret_bindings_of_secret(
+                               db, id, op->arena, show_binding,
+                               &(struct usage_list){ db, op->arena, fn, ctx, err }, err);
 }

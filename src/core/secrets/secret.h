@@ -6,7 +6,7 @@
  * before its vault is asked, and becomes active in one transaction; the same for a version.
  * secret_sweep() cleans up reservations that a crash left.
  *
- * Operation threads; results live in the operation's arena. Bodies are the API's JSON. */
+ * Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_SECRET_H
 #define BERTH_CORE_SECRET_H
 
@@ -20,14 +20,45 @@ extern const char *const secret_providers[]; /* the four ids, NULL */
 
 /* Managing: board callers with access to the company. */
 
-int secret_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+/* Whether the caller may see or make secrets of the company, or change this one: asked before the
+ * body of a request is looked at. The operations check again. */
+int secret_may_read(struct op *op, struct runtime *rt, const char *company_id, struct err *err);
+int secret_may_make(struct op *op, struct runtime *rt, const char *company_id, struct err *err);
+int secret_may_change(struct op *op, struct runtime *rt, const char *id, struct err *err);
+
+struct secret_spec {
+        const char *name, *key; /* key NULL: from the name */
+        const char *provider;   /* NULL: the configured one */
+        const char *config_id, *managed_mode, *description;
+        const char *external_ref, *version_ref, *provider_metadata;
+        const char *owner_environment_id;
+};
+/* `value` is NULL for a reference to a secret that the vault holds already. */
+int secret_create(struct op *op, struct runtime *rt, const char *company_id,
+                  const struct secret_spec *spec, const struct secret_value *value,
                   struct secret *ret, struct err *err);
+/* Make a secret of one that Paperclip sealed: `material` is opened and sealed anew. */
+int secret_import_sealed(struct op *op, struct runtime *rt, const char *company_id,
+                         const struct secret_spec *spec, const char *material, struct secret *ret,
+                         struct err *err);
+
+struct secret_rotation {
+        const struct secret_value *value; /* NULL: none was given */
+        const char *external_ref, *version_ref, *config_id;
+        bool has_config; /* config_id is to be stored, NULL too */
+};
 /* ERR_CONFLICT when another caller rotated it meanwhile. */
-int secret_rotate(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                  struct secret *ret, struct err *err);
-/* `force`: a secret in use may be set to the status `deleted` too. */
-int secret_update(struct op *op, struct runtime *rt, const char *id, json_t *body, bool force,
-                  struct secret *ret, struct err *err);
+int secret_rotate(struct op *op, struct runtime *rt, const char *id,
+                  const struct secret_rotation *wanted, struct secret *ret, struct err *err);
+
+/* NULL: stays as it is, unless has_* says that it was given. */
+struct secret_change {
+        const char *name, *key, *status, *config_id, *description, *external_ref, *metadata;
+        bool has_config, has_description, has_ref, has_metadata;
+        bool force; /* a secret in use may be set to the status `deleted` too */
+};
+int secret_update(struct op *op, struct runtime *rt, const char *id,
+                  const struct secret_change *change, struct secret *ret, struct err *err);
 /* ERR_CONFLICT when it is in use, unless `force`. */
 int secret_remove(struct op *op, struct runtime *rt, const char *id, bool force, struct err *err);
 
@@ -48,11 +79,6 @@ struct secret_usage {
 int secret_list_usage(struct op *op, struct runtime *rt, const char *id,
                       int (*fn)(void *ctx, const struct secret_usage *usage), void *ctx,
                       struct err *err);
-
-/* Import secrets that Paperclip sealed: {secrets: [{name, key?, description?, material}]}. Each is
- * opened and sealed anew. The answer counts them and names those that could not be imported. */
-int secret_import_sealed(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                         struct buf *ret_json, struct err *err);
 
 /* Using */
 

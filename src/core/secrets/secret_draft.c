@@ -24,7 +24,7 @@ int vault_provider_find(const struct runtime *rt, const char *key,
                        key);
 }
 
-static void drop_json(void *value)
+static void draft_drop_json(void *value)
 {
         json_decref(value);
 }
@@ -58,15 +58,15 @@ int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                 return err_set(err, ERR_UNPROCESSABLE, "Provider vault is disabled");
         if (json_parse(row.config, strlen(row.config), &config, NULL) < 0)
                 config = json_object();
-        arena_defer(arena, drop_json, config);
+        arena_defer(arena, draft_drop_json, config);
         ret->config = (struct vault_config){ row.id, row.provider, row.status, config };
         return 0;
 }
 
 /* Making */
 
-static int check_rules(const struct secret_spec *spec, const struct secret_value *value,
-                       struct err *err)
+static int draft_check_rules(const struct secret_spec *spec, const struct secret_value *value,
+                             struct err *err)
 {
         bool external = streq(spec->managed_mode, SECRET_EXTERNAL);
 
@@ -101,18 +101,7 @@ struct preparation {
         const struct secret_spec *spec;
 };
 
-static int prepare(struct db *db, void *arg, struct err *err)
-{
-        struct preparation *p = arg;
-        struct secret *s = &p->draft->secret;
-        int r = check_free(db, s, p->op->arena, err);
-
-        return r < 0 ? r
-                     : vault_choose(db, p->draft->rt, p->op->arena, s->company_id, s->provider,
-                                    p->spec->config_id, &p->draft->vault, err);
-}
-
-static int insert_reservation(struct db *db, void *arg, struct err *err)
+static int draft_reserve(struct db *db, void *arg, struct err *err)
 {
         struct preparation *p = arg;
         int r = check_free(db, &p->draft->secret, p->op->arena, err);
@@ -121,7 +110,7 @@ static int insert_reservation(struct db *db, void *arg, struct err *err)
 }
 
 /* Record the vault's answer, before anything depends on it. */
-static int record_answer(struct db *db, void *arg, struct err *err)
+static int draft_record_answer(struct db *db, void *arg, struct err *err)
 {
         struct preparation *p = arg;
         struct secret_draft *d = p->draft;
@@ -131,44 +120,7 @@ static int record_answer(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : secret_store(db, &d->secret, err);
 }
 
-static void fill(struct op *op, const char *company_id, const struct secret_spec *spec,
-                 const char *key, struct secret_draft *d)
-{
-        const char *configured = d->rt->settings.secrets_provider;
-        int64_t now = clock_now_us();
-
-        if (!configured)
-                configured = VAULT_LOCAL;
-        d->secret = (struct secret){
-                .id = arena_strdup(op->arena, uuid_new().s),
-                .company_id = arena_strdup(op->arena, company_id),
-                .key = key,
-                .name = arena_strdup(op->arena, spec->name),
-                .provider = arena_strdup(op->arena, spec->provider ? spec->provider : configured),
-                .status = SECRET_ARCHIVED,
-                .managed_mode = arena_strdup(op->arena, spec->managed_mode),
-                .provider_config_id = arena_strdup(op->arena, spec->config_id),
-                .provider_metadata = arena_strdup(op->arena, spec->provider_metadata),
-                .description = arena_strdup(op->arena, spec->description),
-                .owner_environment_id = arena_strdup(op->arena, spec->owner_environment_id),
-                .reserved_by = d->rt->node.instance.s,
-                .created_at = now,
-                .updated_at = now,
-        };
-        d->version = (struct secret_version){
-                .id = arena_strdup(op->arena, uuid_new().s),
-                .secret_id = d->secret.id,
-                .version = 1,
-                .status = VERSION_DISABLED,
-                .created_at = now,
-        };
-        secret_name_creator(op, &d->secret.created_by_agent_id, &d->secret.created_by_user_id);
-        d->version.created_by_agent_id = d->secret.created_by_agent_id;
-        d->version.created_by_user_id = d->secret.created_by_user_id;
-        d->subject = secret_subject(&d->secret, 1);
-}
-
-static void take_material(struct secret_draft *d)
+static void draft_take_material(struct secret_draft *d)
 {
         d->secret.external_ref = d->material.external_ref;
         d->version.material = d->material.material;
@@ -177,8 +129,8 @@ static void take_material(struct secret_draft *d)
         d->version.version_ref = d->material.version_ref;
 }
 
-static int ask_vault(struct op *op, const struct secret_spec *spec, struct secret_draft *d,
-                     struct err *err)
+static int draft_ask_vault(struct op *op, const struct secret_spec *spec, struct secret_draft *d,
+                           struct err *err)
 {
         const struct vault_provider *p = d->vault.provider;
 
@@ -189,22 +141,22 @@ static int ask_vault(struct op *op, const struct secret_spec *spec, struct secre
 }
 
 /* Reserve, ask, record: for a value that lives outside. */
-static int make_outside(struct op *op, struct preparation *p, struct err *err)
+static int draft_make_outside(struct op *op, struct preparation *p, struct err *err)
 {
         struct secret_draft *d = p->draft;
         int r;
 
         FAULT("secret.reserve.before");
-        r = store_write(op, d->rt->store, insert_reservation, p, err);
+        r = store_write(op, d->rt->store, draft_reserve, p, err);
         FAULT("secret.reserve.after");
         if (r < 0)
                 return r;
         d->is_reserved = true;
-        r = ask_vault(op, p->spec, d, err);
+        r = draft_ask_vault(op, p->spec, d, err);
         if (r >= 0) {
-                take_material(d);
+                draft_take_material(d);
                 FAULT("secret.record.before");
-                r = store_write(op, d->rt->store, record_answer, p, err);
+                r = store_write(op, d->rt->store, draft_record_answer, p, err);
                 FAULT("secret.record.after");
         }
         if (r < 0) {
@@ -226,48 +178,79 @@ int secret_draft_make(struct op *op, struct runtime *rt, const char *company_id,
                       const struct secret_spec *spec, const struct secret_value *value,
                       struct secret_draft *ret, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         const char *key = secret_normalize_key(op->arena, spec->key ? spec->key : spec->name);
+        const char *provider = spec->provider                  ? spec->provider
+                               : rt->settings.secrets_provider ? rt->settings.secrets_provider
+                                                               : VAULT_LOCAL;
         struct preparation p = { op, ret, spec };
-        int r = check_rules(spec, value, err);
+        struct secret *s = &ret->secret;
+        int64_t now = clock_now_us();
+        int r = draft_check_rules(spec, value, err);
 
         *ret = (struct secret_draft){ .rt = rt, .value = value };
         if (r >= 0 && !key)
                 r = err_set(err, ERR_UNPROCESSABLE, "Secret key is required");
         if (r < 0)
                 return r;
-        fill(op, company_id, spec, key, ret);
-        r = store_read(op, rt->store, prepare, &p, err);
+        *s = (struct secret){
+                .id = arena_strdup(op->arena, uuid_new().s),
+                .company_id = arena_strdup(op->arena, company_id),
+                .key = key,
+                .name = arena_strdup(op->arena, spec->name),
+                .provider = arena_strdup(op->arena, provider),
+                .status = SECRET_ARCHIVED,
+                .managed_mode = arena_strdup(op->arena, spec->managed_mode),
+                .provider_config_id = arena_strdup(op->arena, spec->config_id),
+                .provider_metadata = arena_strdup(op->arena, spec->provider_metadata),
+                .description = arena_strdup(op->arena, spec->description),
+                .owner_environment_id = arena_strdup(op->arena, spec->owner_environment_id),
+                .reserved_by = rt->node.instance.s,
+                .created_at = now,
+                .updated_at = now,
+        };
+        secret_name_creator(op, &s->created_by_agent_id, &s->created_by_user_id);
+        ret->version = (struct secret_version){
+                .id = arena_strdup(op->arena, uuid_new().s),
+                .secret_id = s->id,
+                .version = 1,
+                .status = VERSION_DISABLED,
+                .created_by_agent_id = s->created_by_agent_id,
+                .created_by_user_id = s->created_by_user_id,
+                .created_at = now,
+        };
+        ret->subject = secret_subject(s, 1);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = check_free(db, s, op->arena, err);
+        if (r >= 0)
+                r = vault_choose(db, rt, op->arena, s->company_id, s->provider, spec->config_id,
+                                 &ret->vault, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
         if (!ret->vault.provider->is_inside && streq(spec->managed_mode, SECRET_MANAGED))
-                return make_outside(op, &p, err);
-        r = ask_vault(op, spec, ret, err);
+                return draft_make_outside(op, &p, err);
+        r = draft_ask_vault(op, spec, ret, err);
         if (r >= 0)
-                take_material(ret);
-        return r;
-}
-
-/* The master key may have changed since the value was sealed. */
-static int seal_again(const struct op *op, struct secret_draft *d, struct err *err)
-{
-        struct op copy = *op;
-        int r = d->vault.provider->create(&copy, &d->vault.config, &d->subject, d->value,
-                                          &d->material, err);
-
-        if (r >= 0)
-                take_material(d);
+                draft_take_material(ret);
         return r;
 }
 
 int secret_draft_commit(struct db *db, const struct op *op, struct secret_draft *d, struct err *err)
 {
         const struct vault_provider *p = d->vault.provider;
-        int r = 0;
+        int r;
 
-        if (p->may_store && !p->may_store(&d->material))
-                r = seal_again(op, d, err);
-        if (r < 0)
-                return r;
+        if (p->may_store && !p->may_store(&d->material)) {
+                /* The master key has changed since the value was sealed. */
+                struct op copy = *op;
+
+                r = p->create(&copy, &d->vault.config, &d->subject, d->value, &d->material, err);
+                if (r < 0)
+                        return r;
+                draft_take_material(d);
+        }
         d->version.status = VERSION_CURRENT;
         d->secret.status = SECRET_ACTIVE;
         d->secret.latest_version = 1;
@@ -285,15 +268,15 @@ int secret_draft_commit(struct db *db, const struct op *op, struct secret_draft 
 
 /* Undoing */
 
-struct undo {
+struct draft_undo {
         const struct op *op;
         const char *id;
         bool is_gone;
 };
 
-static int undo_rows(struct db *db, void *arg, struct err *err)
+static int draft_undo_rows(struct db *db, void *arg, struct err *err)
 {
-        struct undo *u = arg;
+        struct draft_undo *u = arg;
         struct secret row;
         int r;
 
@@ -310,7 +293,7 @@ void secret_draft_abandon(struct op *op, struct secret_draft *d)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct op shielded = op_shield(op, CLEANUP_MS);
-        struct undo u = { &shielded, d->secret.id, true };
+        struct draft_undo u = { &shielded, d->secret.id, true };
         int r = 0;
 
         if (!d->is_reserved)
@@ -325,6 +308,6 @@ void secret_draft_abandon(struct op *op, struct secret_draft *d)
                          LOG_S("secret", d->secret.id), LOG_S("error", err.msg));
         }
         FAULT("secret.undo.before");
-        (void)store_write(&shielded, d->rt->store, undo_rows, &u, NULL);
+        (void)store_write(&shielded, d->rt->store, draft_undo_rows, &u, NULL);
         FAULT("secret.undo.after");
 }

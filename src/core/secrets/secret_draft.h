@@ -21,14 +21,6 @@ struct vault_choice {
         struct vault_config config;
 };
 
-struct secret_spec {
-        const char *name, *key; /* key NULL: from the name */
-        const char *provider;   /* NULL: the configured one */
-        const char *config_id, *managed_mode, *description;
-        const char *external_ref, *version_ref, *provider_metadata;
-        const char *owner_environment_id;
-};
-
 struct secret_draft {
         struct runtime *rt;
         struct secret secret;
@@ -48,6 +40,10 @@ int vault_provider_find(const struct runtime *rt, const char *key,
 int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                  const char *company_id, const char *provider, const char *config_id,
                  struct vault_choice *ret, struct err *err);
+
+/* The row of a vault for a caller who may see or change it. */
+int vault_load(struct db *db, const struct op *op, const char *id, bool write,
+               struct vault_row *ret, struct err *err);
 
 /* As in Paperclip: lower case, runs of other characters to '-', at most 120. NULL when nothing is
  * left. */

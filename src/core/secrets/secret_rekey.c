@@ -37,7 +37,7 @@ static bool is_stale(const struct pass *p, const char *material)
         return seal_key_of(material, id) && !streq(id, p->current);
 }
 
-static int collect(void *ctx, const struct sealed_version *row)
+static int collect_stale(void *ctx, const struct sealed_version *row)
 {
         struct pass *p = ctx;
 
@@ -46,15 +46,6 @@ static int collect(void *ctx, const struct sealed_version *row)
         if (is_stale(p, row->material))
                 p->batch[p->n_batch++].old = *row;
         return 0;
-}
-
-static int read_batch(struct db *db, void *arg, struct err *err)
-{
-        struct pass *p = arg;
-
-        p->n_batch = p->n_seen = 0;
-        return secret_versions_of_provider(db, VAULT_LOCAL, p->after, BATCH, p->op->arena, collect,
-                                           p, err);
 }
 
 static int reseal(struct pass *p, struct resealed *v, struct err *err)
@@ -74,7 +65,7 @@ static int reseal(struct pass *p, struct resealed *v, struct err *err)
 }
 
 /* A row that changed meanwhile was removed, or sealed anew by another writer. */
-static int write_batch(struct db *db, void *arg, struct err *err)
+static int write_resealed(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
         int r = 0;
@@ -88,15 +79,21 @@ static int write_batch(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int one_batch(struct pass *p, struct err *err)
+static int reseal_batch(struct pass *p, struct err *err)
 {
-        int r = store_read(p->op, p->rt->store, read_batch, p, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(p->op, p->rt->store, &db, err);
 
+        p->n_batch = p->n_seen = 0;
+        if (r >= 0)
+                r = secret_versions_of_provider(db, VAULT_LOCAL, p->after, BATCH, p->op->arena,
+                                                collect_stale, p, err);
+        store_read_end(&db);
         for (size_t i = 0; r >= 0 && i < p->n_batch; i++)
                 r = reseal(p, &p->batch[i], err);
         if (r >= 0 && p->n_batch > 0) {
                 FAULT("secret.reseal.before");
-                r = store_write(p->op, p->rt->store, write_batch, p, err);
+                r = store_write(p->op, p->rt->store, write_resealed, p, err);
                 FAULT("secret.reseal.after");
         }
         return r;
@@ -111,7 +108,7 @@ static int count_stale(void *ctx, const struct sealed_version *row)
 }
 
 /* The last look. It runs in the writer's own turn, so nothing can be stored meanwhile. */
-static int retire(struct db *db, void *arg, struct err *err)
+static int retire_old_key(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
         int r;
@@ -136,14 +133,14 @@ static int reseal_all(struct pass *p, int64_t *ret_count, struct err *err)
         do {
                 p->after = "";
                 do {
-                        r = one_batch(p, err);
+                        r = reseal_batch(p, err);
                         if (r >= 0)
                                 *ret_count += (int64_t)p->n_batch;
                         if (r >= 0)
                                 r = op_check(p->op, err);
                 } while (r >= 0 && p->n_seen == BATCH);
                 if (r >= 0)
-                        r = store_write(p->op, p->rt->store, retire, p, err);
+                        r = store_write(p->op, p->rt->store, retire_old_key, p, err);
         } while (r >= 0 && p->n_left > 0);
         return r;
 }
@@ -151,7 +148,7 @@ static int reseal_all(struct pass *p, int64_t *ret_count, struct err *err)
 /* One pass at a time: the old key of one pass is the new key of another. */
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
-static int finish(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err)
+static int rekey_finish(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err)
 {
         struct pass *p = xcalloc(1, sizeof(*p));
         int r;
@@ -175,7 +172,7 @@ int secret_rekey_finish(struct op *op, struct runtime *rt, struct err *err)
         if (pthread_mutex_trylock(&busy) != 0)
                 return 0;
         if (master_key_is_changing())
-                r = finish(op, rt, &count, err);
+                r = rekey_finish(op, rt, &count, err);
         pthread_mutex_unlock(&busy);
         return r;
 }
@@ -190,7 +187,7 @@ int secret_rekey(struct op *op, struct runtime *rt, int64_t *ret_count, struct e
                 return err_set(err, ERR_CONFLICT, "The master key is being changed already.");
         r = master_key_begin_change(err);
         if (r >= 0)
-                r = finish(op, rt, ret_count, err);
+                r = rekey_finish(op, rt, ret_count, err);
         pthread_mutex_unlock(&busy);
         return r;
 }

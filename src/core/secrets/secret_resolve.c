@@ -10,24 +10,6 @@
 #define RECORD_MS      5000
 #define ERROR_CODE_MAX 120
 
-static int refuse_version(const struct secret_binding *b, int64_t asked, struct err *err)
-{
-        return err_set(err, ERR_UNPROCESSABLE, "Secret binding at %s selects version %s, not %lld",
-                       b->config_path, b->version_selector, (long long)asked);
-}
-
-/* The version that binding and caller agree on; 0 for the latest. */
-static int select_version(struct secret_attempt *t, const struct secret_binding *b, struct err *err)
-{
-        int64_t bound = streq(b->version_selector, "latest") ? 0 : atoll(b->version_selector);
-
-        t->is_optional = !b->required;
-        if (t->asked && t->asked != bound)
-                return refuse_version(b, t->asked, err);
-        t->asked = bound;
-        return 0;
-}
-
 static int check_binding(struct db *db, struct secret_attempt *t, struct arena *arena,
                          struct err *err)
 {
@@ -40,8 +22,18 @@ static int check_binding(struct db *db, struct secret_attempt *t, struct arena *
                                "Secret resolution requires a binding config path");
         r = secret_bindings_find(db, t->company_id, t->secret.id, u->consumer_type, u->consumer_id,
                                  u->config_path, arena, &b, err);
-        if (r > 0)
-                return select_version(t, &b, err);
+        if (r > 0) {
+                /* The version that binding and caller agree on; 0 for the latest. */
+                int64_t bound = streq(b.version_selector, "latest") ? 0 : atoll(b.version_selector);
+
+                t->is_optional = !b.required;
+                if (t->asked && t->asked != bound)
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "Secret binding at %s selects version %s, not %lld",
+                                       b.config_path, b.version_selector, (long long)t->asked);
+                t->asked = bound;
+                return 0;
+        }
         if (r == 0 && !u->for_cleanup)
                 return err_set(err, ERR_UNPROCESSABLE, "Secret is not bound to %s:%s at %s",
                                u->consumer_type, u->consumer_id, u->config_path);
@@ -62,17 +54,9 @@ static int check_version(struct db *db, struct secret_attempt *t, struct arena *
         return 0;
 }
 
-struct look {
-        struct op *op;
-        struct runtime *rt;
-        struct secret_attempt *t;
-};
-
-static int look(struct db *db, void *arg, struct err *err)
+static int find_attempted(struct db *db, const struct runtime *rt, struct secret_attempt *t,
+                          struct arena *a, struct err *err)
 {
-        struct look *l = arg;
-        struct secret_attempt *t = l->t;
-        struct arena *a = l->op->arena;
         int r = secrets_get(db, t->secret_id, a, &t->secret, err);
 
         if (r >= 0 && streq(t->secret.status, SECRET_DELETED))
@@ -89,26 +73,20 @@ static int look(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = check_version(db, t, a, err);
         if (r >= 0)
-                r = vault_choose(db, l->rt, a, t->secret.company_id, t->secret.provider,
+                r = vault_choose(db, rt, a, t->secret.company_id, t->secret.provider,
                                  t->secret.provider_config_id, &t->vault, err);
         return r;
-}
-
-static void note_failure(struct op *op, struct secret_attempt *t, const struct err *err)
-{
-        size_t n = strnlen(err->msg, ERROR_CODE_MAX);
-
-        while (n > 0 && err->msg[n] && ((unsigned char)err->msg[n] & 0xc0) == 0x80)
-                n--;
-        t->error_code = arena_strndup(op->arena, err->msg, n);
 }
 
 int secret_attempt(struct op *op, struct runtime *rt, struct secret_attempt *t,
                    struct secret_value *ret, struct err *err)
 {
-        struct look l = { op, rt, t };
-        int r = store_read(op, rt->store, look, &l, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = find_attempted(db, rt, t, op->arena, err);
+        store_read_end(&db);
         if (r >= 0) {
                 struct vault_subject subject = secret_subject(&t->secret, t->version.version);
                 struct vault_material material = secret_material(&t->secret, &t->version);
@@ -116,19 +94,24 @@ int secret_attempt(struct op *op, struct runtime *rt, struct secret_attempt *t,
                 r = t->vault.provider->resolve(op, &t->vault.config, &subject, &material, ret, err);
         }
         t->result = r;
-        if (r < 0)
-                note_failure(op, t, err);
+        if (r < 0) {
+                size_t n = strnlen(err->msg, ERROR_CODE_MAX);
+
+                while (n > 0 && err->msg[n] && ((unsigned char)err->msg[n] & 0xc0) == 0x80)
+                        n--;
+                t->error_code = arena_strndup(op->arena, err->msg, n);
+        }
         return r;
 }
 
 /* Events */
 
-struct record {
+struct attempts {
         const struct secret_attempt *list;
         size_t n;
 };
 
-static int record_one(struct db *db, const struct secret_attempt *t, struct err *err)
+static int record_attempt(struct db *db, const struct secret_attempt *t, struct err *err)
 {
         const struct secret_use *u = t->use;
         struct uuid id = uuid_new();
@@ -157,14 +140,14 @@ static int record_one(struct db *db, const struct secret_attempt *t, struct err 
         return r;
 }
 
-static int record(struct db *db, void *arg, struct err *err)
+static int record_attempts(struct db *db, void *arg, struct err *err)
 {
-        struct record *q = arg;
+        struct attempts *q = arg;
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < q->n; i++)
                 if (q->list[i].is_known && q->list[i].use)
-                        r = record_one(db, &q->list[i], err);
+                        r = record_attempt(db, &q->list[i], err);
         return r;
 }
 
@@ -173,9 +156,9 @@ void secret_record(struct op *op, struct runtime *rt, const struct secret_attemp
 {
         CLEAN(err_done) struct err err = { 0 };
         struct op shielded = op_shield(op, RECORD_MS);
-        struct record q = { list, n };
+        struct attempts q = { list, n };
 
-        if (n > 0 && store_write(&shielded, rt->store, record, &q, &err) < 0)
+        if (n > 0 && store_write(&shielded, rt->store, record_attempts, &q, &err) < 0)
                 log_error("the use of a secret could not be recorded",
                           LOG_S("secret", list[0].secret_id), LOG_S("error", err.msg));
 }

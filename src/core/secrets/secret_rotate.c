@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/secrets/secret_draft.h"
 
@@ -18,9 +17,7 @@ struct rotation {
         struct op *op;
         struct runtime *rt;
         const char *id;
-        const struct secret_value *value; /* NULL: none was given */
-        const char *external_ref, *version_ref, *config_id;
-        bool has_config;
+        const struct secret_rotation *wanted;
 
         struct secret secret;
         struct secret_version current, next;
@@ -29,94 +26,56 @@ struct rotation {
         bool is_gone; /* for undo */
 };
 
-static int check_rules(const struct rotation *q, struct err *err)
+static int rotation_check_rules(const struct rotation *q, struct err *err)
 {
         bool external = streq(q->secret.managed_mode, SECRET_EXTERNAL);
 
         if (!streq(q->secret.status, SECRET_ACTIVE))
                 return err_set(err, ERR_UNPROCESSABLE, "Cannot rotate a non-active secret");
-        if (!external && q->external_ref)
+        if (!external && q->wanted->external_ref)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Managed secrets cannot override externalRef");
-        if (!external && !q->value)
+        if (!external && !q->wanted->value)
                 return err_set(err, ERR_UNPROCESSABLE, "Managed secrets require value");
-        if (external && (q->external_ref || q->has_config))
+        if (external && (q->wanted->external_ref || q->wanted->has_config))
                 return secret_may_link(q->rt, q->op, err);
         return 0;
 }
 
-static int look(struct db *db, void *arg, struct err *err)
-{
-        struct rotation *q = arg;
-        int64_t max;
-        int r = secret_load(db, q->op, q->id, true, false, &q->secret, err);
-
-        if (r >= 0)
-                r = check_rules(q, err);
-        if (r >= 0)
-                r = vault_choose(db, q->rt, q->op->arena, q->secret.company_id, q->secret.provider,
-                                 q->has_config ? q->config_id : q->secret.provider_config_id,
-                                 &q->vault, err);
-        if (r >= 0)
-                r = secret_versions_get(db, q->id, q->secret.latest_version, q->op->arena,
-                                        &q->current, err);
-        if (r >= 0)
-                r = secret_versions_max(db, q->id, &max, err);
-        if (r < 0)
-                return r;
-        q->next = (struct secret_version){
-                .id = arena_strdup(q->op->arena, uuid_new().s),
-                .secret_id = q->secret.id,
-                .version = max + 1,
-                .material = NOTHING,
-                .value_mark = "",
-                .fingerprint = "",
-                .status = VERSION_DISABLED,
-                .created_at = clock_now_us(),
-        };
-        secret_name_creator(q->op, &q->next.created_by_agent_id, &q->next.created_by_user_id);
-        return 0;
-}
-
-static int lost(struct err *err)
+static int rotation_lost(struct err *err)
 {
         return err_set(err, ERR_CONFLICT,
                        "The secret is being rotated by somebody else; read it again.");
 }
 
-static int insert_next(struct db *db, struct rotation *q, struct err *err)
+static int rotation_insert(struct db *db, struct rotation *q, struct err *err)
 {
         int r = secret_versions_insert(db, &q->next, err);
 
-        return r == ERR_CONFLICT ? lost(err) : r;
+        return r == ERR_CONFLICT ? rotation_lost(err) : r;
 }
 
-static bool is_under_way(const struct secret_version *v)
-{
-        return v->reserved_by && !streq(v->reserved_by, SECRET_ABANDONED);
-}
-
-static int stop_at_reserved(void *ctx, const struct secret_version *v)
+static int find_reserved(void *ctx, const struct secret_version *v)
 {
         bool *found = ctx;
 
-        *found = *found || is_under_way(v);
+        *found = *found || (v->reserved_by && !streq(v->reserved_by, SECRET_ABANDONED));
         return 0;
 }
 
-static int reserve(struct db *db, void *arg, struct err *err)
+static int rotation_reserve(struct db *db, void *arg, struct err *err)
 {
         struct rotation *q = arg;
         bool busy = false;
-        int r = secret_versions_list(db, q->id, q->op->arena, stop_at_reserved, &busy, err);
+        int r = secret_versions_list(db, q->id, q->op->arena, find_reserved, &busy, err);
 
         if (r >= 0 && busy)
-                return lost(err);
+                return rotation_lost(err);
         q->next.reserved_by = q->rt->node.instance.s;
-        return r < 0 ? r : insert_next(db, q, err);
+        return r < 0 ? r : rotation_insert(db, q, err);
 }
 
-static void take_material(struct rotation *q)
+static void rotation_take_material(struct rotation *q)
 {
         q->next.material = q->material.material;
         q->next.value_mark = q->material.value_mark;
@@ -124,12 +83,12 @@ static void take_material(struct rotation *q)
         q->next.version_ref = q->material.version_ref;
 }
 
-static int record(struct db *db, void *arg, struct err *err)
+static int rotation_record(struct db *db, void *arg, struct err *err)
 {
         return secret_versions_update(db, &((struct rotation *)arg)->next, err);
 }
 
-static int ask_vault(struct rotation *q, struct err *err)
+static int rotation_ask_vault(struct rotation *q, struct err *err)
 {
         struct vault_subject subject = secret_subject(&q->secret, q->next.version);
         struct vault_material current = secret_material(&q->secret, &q->current);
@@ -137,29 +96,30 @@ static int ask_vault(struct rotation *q, struct err *err)
 
         if (streq(q->secret.managed_mode, SECRET_EXTERNAL))
                 return p->link(q->op, &q->vault.config, &subject,
-                               q->external_ref ? q->external_ref : q->secret.external_ref,
-                               q->version_ref, &q->material, err);
-        return p->create_version(q->op, &q->vault.config, &subject, &current, q->value,
+                               q->wanted->external_ref ? q->wanted->external_ref
+                                                       : q->secret.external_ref,
+                               q->wanted->version_ref, &q->material, err);
+        return p->create_version(q->op, &q->vault.config, &subject, &current, q->wanted->value,
                                  &q->material, err);
 }
 
-static int promote(struct db *db, struct rotation *q, struct err *err)
+static int rotation_promote(struct db *db, struct rotation *q, struct err *err)
 {
         struct secret s;
         int r = secret_load(db, q->op, q->id, true, false, &s, err);
 
         if (r >= 0)
-                r = check_rules(q, err);
+                r = rotation_check_rules(q, err);
         if (r >= 0 && s.updated_at != q->secret.updated_at)
-                r = lost(err);
+                r = rotation_lost(err);
         if (r >= 0)
                 r = secret_versions_demote(db, q->id, err);
         if (r < 0)
                 return r;
         s.latest_version = q->next.version;
         s.external_ref = q->material.external_ref;
-        if (q->has_config)
-                s.provider_config_id = q->config_id;
+        if (q->wanted->has_config)
+                s.provider_config_id = q->wanted->config_id;
         s.last_rotated_at = clock_now_us();
         r = secret_store(db, &s, err);
         if (r >= 0)
@@ -170,11 +130,11 @@ static int promote(struct db *db, struct rotation *q, struct err *err)
 }
 
 /* The number was taken before: the version comes into force. */
-static int promote_reserved(struct db *db, void *arg, struct err *err)
+static int rotation_promote_reserved(struct db *db, void *arg, struct err *err)
 {
         struct rotation *q = arg;
         struct secret_version next = q->next;
-        int r = promote(db, q, err);
+        int r = rotation_promote(db, q, err);
 
         next.status = VERSION_CURRENT;
         next.reserved_by = NULL;
@@ -182,23 +142,23 @@ static int promote_reserved(struct db *db, void *arg, struct err *err)
 }
 
 /* Number and version in one: nothing exists outside. */
-static int promote_new(struct db *db, void *arg, struct err *err)
+static int rotation_promote_new(struct db *db, void *arg, struct err *err)
 {
         struct rotation *q = arg;
         const struct vault_provider *p = q->vault.provider;
         int r = 0;
 
         if (p->may_store && !p->may_store(&q->material)) {
-                r = ask_vault(q, err);
-                take_material(q);
+                r = rotation_ask_vault(q, err);
+                rotation_take_material(q);
         }
         if (r >= 0)
-                r = promote(db, q, err);
+                r = rotation_promote(db, q, err);
         q->next.status = VERSION_CURRENT;
-        return r < 0 ? r : insert_next(db, q, err);
+        return r < 0 ? r : rotation_insert(db, q, err);
 }
 
-static int undo(struct db *db, void *arg, struct err *err)
+static int rotation_undo(struct db *db, void *arg, struct err *err)
 {
         struct rotation *q = arg;
 
@@ -209,7 +169,7 @@ static int undo(struct db *db, void *arg, struct err *err)
 }
 
 /* Take the new version back, outside first. */
-static void abandon(struct rotation *q)
+static void rotation_abandon(struct rotation *q)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct op shielded = op_shield(q->op, CLEANUP_MS);
@@ -224,12 +184,12 @@ static void abandon(struct rotation *q)
                          LOG_S("secret", q->id), LOG_I("version", q->next.version),
                          LOG_S("error", err.msg));
         FAULT("secret.rotate_undo.before");
-        (void)store_write(&shielded, q->rt->store, undo, q, NULL);
+        (void)store_write(&shielded, q->rt->store, rotation_undo, q, NULL);
         FAULT("secret.rotate_undo.after");
 }
 
 /* Our database decides which version is current; a vault that has such a notion is told. */
-static void tell_vault(struct rotation *q)
+static void rotation_tell_vault(struct rotation *q)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct vault_subject subject = secret_subject(&q->secret, q->next.version);
@@ -245,88 +205,78 @@ static int rotate_outside(struct rotation *q, struct err *err)
         int r;
 
         FAULT("secret.rotate_reserve.before");
-        r = store_write(q->op, q->rt->store, reserve, q, err);
+        r = store_write(q->op, q->rt->store, rotation_reserve, q, err);
         FAULT("secret.rotate_reserve.after");
         if (r < 0)
                 return r;
-        r = ask_vault(q, err);
+        r = rotation_ask_vault(q, err);
         if (r >= 0) {
-                take_material(q);
+                rotation_take_material(q);
                 FAULT("secret.rotate_record.before");
-                r = store_write(q->op, q->rt->store, record, q, err);
+                r = store_write(q->op, q->rt->store, rotation_record, q, err);
                 FAULT("secret.rotate_record.after");
         }
         if (r >= 0) {
                 FAULT("secret.rotate.before");
-                r = store_write(q->op, q->rt->store, promote_reserved, q, err);
+                r = store_write(q->op, q->rt->store, rotation_promote_reserved, q, err);
                 FAULT("secret.rotate.after");
         }
         if (r < 0)
-                abandon(q);
+                rotation_abandon(q);
         else
-                tell_vault(q);
+                rotation_tell_vault(q);
         return r;
 }
 
 static int rotate_inside(struct rotation *q, struct err *err)
 {
-        int r = ask_vault(q, err);
+        int r = rotation_ask_vault(q, err);
 
         if (r < 0)
                 return r;
-        take_material(q);
+        rotation_take_material(q);
         FAULT("secret.rotate.before");
-        r = store_write(q->op, q->rt->store, promote_new, q, err);
+        r = store_write(q->op, q->rt->store, rotation_promote_new, q, err);
         FAULT("secret.rotate.after");
         return r;
 }
 
-static int check_body(json_t *body, struct rotation *q, struct secret_value *ret_value,
-                      struct err *err)
+int secret_rotate(struct op *op, struct runtime *rt, const char *id,
+                  const struct secret_rotation *wanted, struct secret *ret, struct err *err)
 {
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = q->op->arena;
-        const char *value;
-        int r;
-
-        check_init(&c, body);
-        value = check_string(&c, "value", CHECK_NULLABLE, 1, 0);
-        q->external_ref = arena_strtrim(a, check_string(&c, "externalRef", CHECK_NULLABLE, 0, 0));
-        q->version_ref =
-                arena_strdup(a, check_string(&c, "providerVersionRef", CHECK_NULLABLE, 0, 0));
-        q->has_config = check_has(&c, "providerConfigId");
-        q->config_id = arena_strdup(a, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
-        if (value && !check_failed(&c)) {
-                r = secret_value_set(ret_value, value, strlen(value), err);
-                if (r < 0)
-                        return r;
-                if (value[strspn(value, " \t\r\n\v\f")])
-                        q->value = ret_value;
-        }
-        return check_end(&c, err);
-}
-
-static int guard(struct db *db, void *arg, struct err *err)
-{
-        struct rotation *q = arg;
-
-        return secret_load(db, q->op, q->id, true, false, &q->secret, err);
-}
-
-int secret_rotate(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                  struct secret *ret, struct err *err)
-{
-        CLEAN(secret_value_done) struct secret_value value = { 0 };
-        struct rotation q = { .op = op, .rt = rt, .id = id };
-        int r = store_read(op, rt->store, guard, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct rotation q = { .op = op, .rt = rt, .id = id, .wanted = wanted };
+        const struct secret *s = &q.secret;
+        int64_t max = 0;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
-                r = check_body(body, &q, &value, err);
+                r = secret_load(db, op, id, true, false, &q.secret, err);
         if (r >= 0)
-                r = store_read(op, rt->store, look, &q, err);
+                r = rotation_check_rules(&q, err);
+        if (r >= 0)
+                r = vault_choose(db, rt, op->arena, s->company_id, s->provider,
+                                 wanted->has_config ? wanted->config_id : s->provider_config_id,
+                                 &q.vault, err);
+        if (r >= 0)
+                r = secret_versions_get(db, id, s->latest_version, op->arena, &q.current, err);
+        if (r >= 0)
+                r = secret_versions_max(db, id, &max, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
-        if (q.vault.provider->is_inside || streq(q.secret.managed_mode, SECRET_EXTERNAL))
+        q.next = (struct secret_version){
+                .id = arena_strdup(op->arena, uuid_new().s),
+                .secret_id = s->id,
+                .version = max + 1,
+                .material = NOTHING,
+                .value_mark = "",
+                .fingerprint = "",
+                .status = VERSION_DISABLED,
+                .created_at = clock_now_us(),
+        };
+        secret_name_creator(op, &q.next.created_by_agent_id, &q.next.created_by_user_id);
+        if (q.vault.provider->is_inside || streq(s->managed_mode, SECRET_EXTERNAL))
                 r = rotate_inside(&q, err);
         else
                 r = rotate_outside(&q, err);

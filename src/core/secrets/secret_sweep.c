@@ -45,36 +45,12 @@ static int add_version(void *ctx, const struct secret_version *row)
         return 0;
 }
 
-static int look(struct db *db, void *arg, struct err *err)
-{
-        struct findings *f = arg;
-        const char *instance = f->rt->node.instance.s;
-        int r = secrets_abandoned(db, instance, f->op->arena, add_secret, f, err);
-
-        return r < 0 ? r
-                     : secret_versions_abandoned(db, instance, f->op->arena, add_version, f, err);
-}
-
 /* Versions */
 
 struct version_heal {
-        struct findings *f;
         struct secret_version *version;
-        struct secret secret;
-        struct vault_choice vault;
         bool is_gone;
 };
-
-static int look_at_version(struct db *db, void *arg, struct err *err)
-{
-        struct version_heal *h = arg;
-        int r = secrets_get(db, h->version->secret_id, h->f->op->arena, &h->secret, err);
-
-        return r < 0 ? r
-                     : vault_choose(db, h->f->rt, h->f->op->arena, h->secret.company_id,
-                                    h->secret.provider, h->secret.provider_config_id, &h->vault,
-                                    err);
-}
 
 static int settle_version(struct db *db, void *arg, struct err *err)
 {
@@ -91,17 +67,26 @@ static int settle_version(struct db *db, void *arg, struct err *err)
  * version may exist there. */
 static int heal_version(struct findings *f, struct secret_version *version, struct err *err)
 {
-        struct version_heal h = { .f = f, .version = version };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct version_heal h = { .version = version };
         struct vault_material material = { 0 };
         struct vault_subject subject;
-        int r = store_read(f->op, f->rt->store, look_at_version, &h, err);
+        struct vault_choice vault;
+        struct secret secret;
+        int r = store_read_begin(f->op, f->rt->store, &db, err);
 
+        if (r >= 0)
+                r = secrets_get(db, version->secret_id, f->op->arena, &secret, err);
+        if (r >= 0)
+                r = vault_choose(db, f->rt, f->op->arena, secret.company_id, secret.provider,
+                                 secret.provider_config_id, &vault, err);
+        store_read_end(&db);
         if (r >= 0) {
-                subject = secret_subject(&h.secret, version->version);
+                subject = secret_subject(&secret, version->version);
                 if (!streq(version->material, "{}"))
-                        material = secret_material(&h.secret, version);
-                r = h.vault.provider->remove(f->op, &h.vault.config, &subject, &material,
-                                             VAULT_ARCHIVE, err);
+                        material = secret_material(&secret, version);
+                r = vault.provider->remove(f->op, &vault.config, &subject, &material, VAULT_ARCHIVE,
+                                           err);
                 if (r < 0 && vault_failure_of(err) != VAULT_NOT_FOUND)
                         return r;
                 h.is_gone = true;
@@ -114,19 +99,9 @@ static int heal_version(struct findings *f, struct secret_version *version, stru
         return r;
 }
 
-/* A secret that cannot be opened keeps the old key from being dropped, and prevents nothing
- * else. */
-static void finish_rekey(struct op *op, struct runtime *rt)
-{
-        CLEAN(err_done) struct err why = { 0 };
-
-        if (secret_rekey_finish(op, rt, &why) < 0)
-                log_error("the change of the master key cannot be finished",
-                          LOG_S("error", why.msg));
-}
-
 int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         static _Atomic int64_t next_try;
         struct findings f = { .op = op, .rt = rt };
         int64_t now = clock_mono_ms();
@@ -135,7 +110,13 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
         f.take_abandoned = now >= next_try;
         if (f.take_abandoned)
                 next_try = now + PAUSE_MS;
-        r = store_read(op, rt->store, look, &f, err);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = secrets_abandoned(db, rt->node.instance.s, op->arena, add_secret, &f, err);
+        if (r >= 0)
+                r = secret_versions_abandoned(db, rt->node.instance.s, op->arena, add_version, &f,
+                                              err);
+        store_read_end(&db);
         for (size_t i = 0; r >= 0 && i < f.n_versions; i++) {
                 CLEAN(err_done) struct err why = { 0 };
 
@@ -154,7 +135,14 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
         }
         free(f.secrets);
         free(f.versions);
-        if (r >= 0 && f.take_abandoned)
-                finish_rekey(op, rt);
+        if (r >= 0 && f.take_abandoned) {
+                CLEAN(err_done) struct err why = { 0 };
+
+                /* A secret that cannot be opened keeps the old key from being dropped, and prevents
+                 * nothing else. */
+                if (secret_rekey_finish(op, rt, &why) < 0)
+                        log_error("the change of the master key cannot be finished",
+                                  LOG_S("error", why.msg));
+        }
         return r;
 }

@@ -1,47 +1,15 @@
 /* Decides which members of a secret may change, and removes secrets. */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/secrets/secret_draft.h"
 
-static const char *const statuses[] = { SECRET_ACTIVE, SECRET_DISABLED, SECRET_ARCHIVED,
-                                        SECRET_DELETED, NULL };
-
 struct update {
         struct op *op;
-        struct runtime *rt;
         const char *id;
-        json_t *body;
-        bool force;
+        const struct secret_change *change;
         struct secret *result;
-        /* requested by the body; has_* for members that may be null */
-        const char *name, *key, *status, *config_id, *description, *external_ref, *metadata;
-        bool has_config, has_description, has_ref, has_metadata;
 };
-
-static int check_body(struct update *u, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = u->op->arena;
-        json_t *metadata;
-
-        check_init(&c, u->body);
-        u->name = arena_strdup(a, check_string(&c, "name", CHECK_OPTIONAL, 1, 0));
-        u->key = arena_strdup(a, check_string(&c, "key", CHECK_OPTIONAL, 1, 0));
-        u->status = arena_strdup(a, check_enum(&c, "status", CHECK_OPTIONAL, statuses));
-        u->has_config = check_has(&c, "providerConfigId");
-        u->config_id = arena_strdup(a, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
-        u->has_description = check_has(&c, "description");
-        u->description = arena_strdup(a, check_string(&c, "description", CHECK_NULLABLE, 0, 0));
-        u->has_ref = check_has(&c, "externalRef");
-        u->external_ref = arena_strdup(a, check_string(&c, "externalRef", CHECK_NULLABLE, 0, 0));
-        u->has_metadata = check_has(&c, "providerMetadata");
-        metadata = check_record(&c, "providerMetadata", CHECK_NULLABLE);
-        if (metadata && !check_failed(&c))
-                u->metadata = json_to_arena(a, metadata);
-        return check_end(&c, err);
-}
 
 static bool differs(const char *a, const char *b)
 {
@@ -49,7 +17,7 @@ static bool differs(const char *a, const char *b)
 }
 
 /* Refuse members that cannot be changed this way, and say how they can. */
-static int check_allowed(const struct update *u, const struct secret *s, struct err *err)
+static int check_allowed(const struct secret_change *u, const struct secret *s, struct err *err)
 {
         bool external = streq(s->managed_mode, SECRET_EXTERNAL);
 
@@ -98,9 +66,9 @@ static void rename_deleted(struct arena *a, struct secret *s)
         s->deleted_at = clock_now_us();
 }
 
-static int rename_secret(struct db *db, const struct update *u, struct secret *s, struct err *err)
+static int rename_secret(struct db *db, const struct secret_change *u, struct secret *s,
+                         struct arena *a, struct err *err)
 {
-        struct arena *a = u->op->arena;
         struct secret other;
         const char *key;
         int r = 0;
@@ -127,65 +95,56 @@ static int rename_secret(struct db *db, const struct update *u, struct secret *s
         return r;
 }
 
-static int apply(struct db *db, const struct update *u, struct secret *s, struct err *err)
+static int update_secret(struct db *db, void *arg, struct err *err)
 {
-        int r = rename_secret(db, u, s, err);
-
-        if (r < 0)
-                return r;
-        if (u->has_description)
-                s->description = u->description;
-        if (u->has_metadata)
-                s->provider_metadata = u->metadata;
-        if (u->status && streq(u->status, SECRET_DELETED)) {
-                r = check_unused(s, u->force, err);
-                rename_deleted(u->op->arena, s);
-        } else if (u->status) {
-                s->status = u->status;
-        }
-        return r;
-}
-
-static int update(struct db *db, void *arg, struct err *err)
-{
-        struct update *u = arg;
+        const struct update *q = arg;
+        const struct secret_change *u = q->change;
         struct secret s;
-        int r = secret_load(db, u->op, u->id, true, false, &s, err);
+        int r = secret_load(db, q->op, q->id, true, false, &s, err);
 
-        if (r >= 0)
-                r = check_body(u, err);
         if (r >= 0)
                 r = check_allowed(u, &s, err);
         if (r >= 0)
-                r = apply(db, u, &s, err);
+                r = rename_secret(db, u, &s, q->op->arena, err);
+        if (r < 0)
+                return r;
+        if (u->has_description)
+                s.description = u->description;
+        if (u->has_metadata)
+                s.provider_metadata = u->metadata;
+        if (u->status && streq(u->status, SECRET_DELETED)) {
+                r = check_unused(&s, u->force, err);
+                rename_deleted(q->op->arena, &s);
+        } else if (u->status) {
+                s.status = u->status;
+        }
         if (r >= 0)
                 r = secret_store(db, &s, err);
         if (r >= 0)
-                r = audit(db, u->op, s.company_id, "secret.updated", "secret", s.id,
+                r = audit(db, q->op, s.company_id, "secret.updated", "secret", s.id,
                           json_pack("{s:s, s:s}", "name", s.deleted_at ? s.original_name : s.name,
                                     "status", s.status),
                           err);
-        *u->result = s;
+        *q->result = s;
         return r;
 }
 
-int secret_update(struct op *op, struct runtime *rt, const char *id, json_t *body, bool force,
-                  struct secret *ret, struct err *err)
+int secret_update(struct op *op, struct runtime *rt, const char *id,
+                  const struct secret_change *change, struct secret *ret, struct err *err)
 {
-        struct update u = {
-                .op = op, .rt = rt, .id = id, .body = body, .force = force, .result = ret
-        };
+        struct update q = { op, id, change, ret };
         int r;
 
         FAULT("secret.update.before");
-        r = store_write(op, rt->store, update, &u, err);
+        r = store_write(op, rt->store, update_secret, &q, err);
         FAULT("secret.update.after");
         return r;
 }
 
 /* Removing */
 
-static int delete_row(struct db *db, const struct op *op, const struct secret *s, struct err *err)
+static int delete_secret_row(struct db *db, const struct op *op, const struct secret *s,
+                             struct err *err)
 {
         int r = secrets_delete(db, s->id, err);
 
@@ -207,7 +166,7 @@ int secret_removal_mark(struct db *db, const struct op *op, const struct runtime
         ret->secret = *secret;
         ret->is_done = r >= 0 && p->is_inside;
         if (ret->is_done)
-                return delete_row(db, op, secret, err);
+                return delete_secret_row(db, op, secret, err);
         if (!streq(secret->status, SECRET_DELETED))
                 rename_deleted(op->arena, &ret->secret);
         ret->secret.reserved_by = rt->node.instance.s;
@@ -220,45 +179,40 @@ struct removal {
         const char *id;
         bool force;
         struct secret_removal marked;
-        struct secret_version version;
-        struct vault_choice vault;
-        bool has_vault, has_version;
 };
 
 /* A vault that is switched off or gone is not asked: it could not answer. */
-static int look_for_vault(struct db *db, void *arg, struct err *err)
+static int remove_from_vault(struct op *op, struct runtime *rt, const struct secret *s,
+                             struct err *err)
 {
-        struct removal *q = arg;
-        const struct secret *s = &q->marked.secret;
-        int64_t max;
-        int r = vault_choose(db, q->rt, q->op->arena, s->company_id, s->provider,
-                             s->provider_config_id, &q->vault, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct secret_version version = { 0 };
+        struct vault_material material = { 0 };
+        struct vault_subject subject;
+        struct vault_choice vault;
+        int64_t max = 0;
+        bool has_vault;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        q->has_vault = r >= 0;
-        r = secret_versions_max(db, s->id, &max, err);
         if (r < 0)
                 return r;
-        r = secret_versions_get(db, s->id, s->latest_version ? s->latest_version : max,
-                                q->op->arena, &q->version, err);
-        q->has_version = r >= 0;
-        q->version.version = MAX(max, INT64_C(1));
+        has_vault = vault_choose(db, rt, op->arena, s->company_id, s->provider,
+                                 s->provider_config_id, &vault, err) >= 0;
+        r = secret_versions_max(db, s->id, &max, err);
+        if (r >= 0) {
+                r = secret_versions_get(db, s->id, s->latest_version ? s->latest_version : max,
+                                        op->arena, &version, err);
+                if (r >= 0)
+                        material = secret_material(s, &version);
+        }
+        store_read_end(&db);
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
         err_clear(err);
-        return r == ERR_NOT_FOUND ? 0 : r;
-}
-
-static int ask_vault(struct removal *q, struct err *err)
-{
-        const struct secret *s = &q->marked.secret;
-        struct vault_subject subject = secret_subject(s, q->version.version);
-        struct vault_material material = { 0 };
-        int r;
-
-        if (!q->has_vault)
+        if (!has_vault)
                 return 0;
-        if (q->has_version)
-                material = secret_material(s, &q->version);
-        r = q->vault.provider->remove(q->op, &q->vault.config, &subject, &material, VAULT_DELETE,
-                                      err);
+        subject = secret_subject(s, MAX(max, INT64_C(1)));
+        r = vault.provider->remove(op, &vault.config, &subject, &material, VAULT_DELETE, err);
         if (r < 0 && vault_failure_of(err) == VAULT_NOT_FOUND) {
                 err_clear(err);
                 return 0;
@@ -266,14 +220,14 @@ static int ask_vault(struct removal *q, struct err *err)
         return r;
 }
 
-static int drop_row(struct db *db, void *arg, struct err *err)
+static int removal_drop_row(struct db *db, void *arg, struct err *err)
 {
         struct removal *q = arg;
 
-        return delete_row(db, q->op, &q->marked.secret, err);
+        return delete_secret_row(db, q->op, &q->marked.secret, err);
 }
 
-static int leave_for_later(struct db *db, void *arg, struct err *err)
+static int removal_leave_for_later(struct db *db, void *arg, struct err *err)
 {
         struct removal *q = arg;
         struct secret s;
@@ -289,13 +243,11 @@ int secret_removal_finish(struct op *op, struct runtime *rt, const struct secret
                           struct err *err)
 {
         struct removal q = { .op = op, .rt = rt, .marked = { .secret = *secret } };
-        int r = store_read(op, rt->store, look_for_vault, &q, err);
+        int r = remove_from_vault(op, rt, secret, err);
 
-        if (r >= 0)
-                r = ask_vault(&q, err);
         if (r >= 0) {
                 FAULT("secret.drop.before");
-                r = store_write(op, rt->store, drop_row, &q, err);
+                r = store_write(op, rt->store, removal_drop_row, &q, err);
                 FAULT("secret.drop.after");
         }
         if (r < 0) {
@@ -303,13 +255,13 @@ int secret_removal_finish(struct op *op, struct runtime *rt, const struct secret
 
                 q.op = &shielded;
                 FAULT("secret.later.before");
-                (void)store_write(&shielded, rt->store, leave_for_later, &q, NULL);
+                (void)store_write(&shielded, rt->store, removal_leave_for_later, &q, NULL);
                 FAULT("secret.later.after");
         }
         return r;
 }
 
-static int mark(struct db *db, void *arg, struct err *err)
+static int removal_mark(struct db *db, void *arg, struct err *err)
 {
         struct removal *q = arg;
         struct secret s;
@@ -326,7 +278,7 @@ int secret_remove(struct op *op, struct runtime *rt, const char *id, bool force,
         int r;
 
         FAULT("secret.remove.before");
-        r = store_write(op, rt->store, mark, &q, err);
+        r = store_write(op, rt->store, removal_mark, &q, err);
         FAULT("secret.remove.after");
         if (r < 0 || q.marked.is_done)
                 return r < 0 ? r : 0;

@@ -7,8 +7,8 @@
 #include "core/access/audit.h"
 #include "core/secrets/secret_draft.h"
 
-static const char *const statuses[] = { VAULT_READY, VAULT_WARNING, VAULT_SOON, VAULT_DISABLED,
-                                        NULL };
+const char *const vault_statuses[] = { VAULT_READY, VAULT_WARNING, VAULT_SOON, VAULT_DISABLED,
+                                       NULL };
 
 static bool is_locked(const char *provider)
 {
@@ -20,8 +20,13 @@ static bool may_be_default(const char *status)
         return streq(status, VAULT_READY) || streq(status, VAULT_WARNING);
 }
 
-static const char *check_status(const char *provider, const char *status, bool is_default,
-                                struct arena *arena)
+const char *vault_first_status(const char *provider)
+{
+        return is_locked(provider) ? VAULT_SOON : VAULT_READY;
+}
+
+const char *vault_check_status(const char *provider, const char *status, bool is_default,
+                               struct arena *arena)
 {
         if (is_locked(provider) && !streq(status, VAULT_SOON) && !streq(status, VAULT_DISABLED))
                 return arena_printf(arena, "%s provider vaults are locked while coming soon",
@@ -31,32 +36,38 @@ static const char *check_status(const char *provider, const char *status, bool i
         return NULL;
 }
 
-struct request {
+struct vault_request {
         struct op *op;
-        struct runtime *rt;
         const char *id; /* of the vault, or of the company */
-        json_t *body;
+        const struct vault_change *change;
         struct vault_row row;
-        /* requested by an update */
-        const char *display_name, *status;
-        bool has_default, is_default;
-        json_t *config;
 };
 
-static int load(struct db *db, const struct request *q, bool write, struct vault_row *ret,
-                struct err *err)
+int vault_load(struct db *db, const struct op *op, const char *id, bool write,
+               struct vault_row *ret, struct err *err)
 {
-        int r = access_board(q->op->actor, err);
+        int r = access_board(op->actor, err);
 
         if (r >= 0)
-                r = vault_configs_get(db, q->id, q->op->arena, ret, err);
-        return r < 0 ? r : access_company(db, q->op->actor, ret->company_id, write, err);
+                r = vault_configs_get(db, id, op->arena, ret, err);
+        return r < 0 ? r : access_company(db, op->actor, ret->company_id, write, err);
 }
 
-static int store(struct db *db, struct vault_row *row, struct err *err)
+static int vault_audit(struct db *db, const struct op *op, const struct vault_row *row,
+                       const char *action, struct err *err)
+{
+        return audit(db, op, row->company_id, action, "secret_provider_config", row->id,
+                     json_pack("{s:s, s:s, s:s, s:b}", "provider", row->provider, "displayName",
+                               row->display_name, "status", row->status, "isDefault",
+                               row->is_default),
+                     err);
+}
+
+static int vault_store(struct db *db, const struct op *op, struct vault_row *row,
+                       const char *action, struct err *err)
 {
         int64_t seen = row->updated_at;
-        int r = 0;
+        int r = 1;
 
         row->updated_at = clock_now_us();
         if (row->is_default)
@@ -67,79 +78,16 @@ static int store(struct db *db, struct vault_row *row, struct err *err)
         if (r == 0)
                 return err_set(err, ERR_CONFLICT,
                                "The provider vault was changed in the meantime; read it again.");
-        return r;
-}
-
-static json_t *describe(const struct vault_row *row)
-{
-        return json_pack("{s:s, s:s, s:s, s:b}", "provider", row->provider, "displayName",
-                         row->display_name, "status", row->status, "isDefault", row->is_default);
-}
-
-static int record(struct db *db, const struct request *q, const struct vault_row *row,
-                  const char *action, struct err *err)
-{
-        return audit(db, q->op, row->company_id, action, "secret_provider_config", row->id,
-                     describe(row), err);
+        return r < 0 ? r : vault_audit(db, op, row, action, err);
 }
 
 /* Creating */
 
-static int check_create(struct request *q, struct err *err)
+static int vault_insert(struct db *db, void *arg, struct err *err)
 {
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = q->op->arena;
-        const char *provider, *name, *status, *problem;
-        json_t *config, *normal = NULL;
-        bool is_default;
-        int r;
-
-        check_init(&c, q->body);
-        provider = check_enum(&c, "provider", CHECK_REQUIRED, secret_providers);
-        name = check_string(&c, "displayName", CHECK_REQUIRED | CHECK_TRIM, 1, 120);
-        status = check_enum(&c, "status", CHECK_OPTIONAL, statuses);
-        is_default = check_bool(&c, "isDefault", CHECK_OPTIONAL, false);
-        config = check_record(&c, "config", CHECK_OPTIONAL);
-        if (provider && !status)
-                status = is_locked(provider) ? VAULT_SOON : VAULT_READY;
-        if (provider) {
-                json_t *empty = config ? NULL : json_object();
-
-                vault_check_config(&c, "config", provider, config ? config : empty, &normal);
-                json_decref(empty);
-        }
-        problem = provider && status ? check_status(provider, status, is_default, a) : NULL;
-        if (problem)
-                check_custom(&c, streq(status, VAULT_DISABLED) ? "isDefault" : "status", problem);
-        if (!check_failed(&c)) {
-                q->row = (struct vault_row){
-                        .id = arena_strdup(a, uuid_new().s),
-                        .company_id = q->id,
-                        .provider = arena_strdup(a, provider),
-                        .display_name = arena_strdup(a, name),
-                        .status = arena_strdup(a, status),
-                        .is_default = is_default,
-                        .config = json_to_arena(a, normal),
-                };
-                secret_name_creator(q->op, &q->row.created_by_agent_id, &q->row.created_by_user_id);
-        }
-        json_decref(normal);
-        r = check_end(&c, err);
-        return r;
-}
-
-static int guard(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-
-        return secret_guard(db, q->op, q->id, true, err);
-}
-
-static int insert(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
+        struct vault_request *q = arg;
         struct vault_row *row = &q->row;
-        int r = guard(db, q, err);
+        int r = secret_guard(db, q->op, q->id, true, err);
 
         row->created_at = row->updated_at = clock_now_us();
         if (streq(row->status, VAULT_DISABLED))
@@ -149,21 +97,26 @@ static int insert(struct db *db, void *arg, struct err *err)
                                                 row->created_at, err);
         if (r >= 0)
                 r = vault_configs_insert(db, row, err);
-        return r < 0 ? r : record(db, q, row, "secret_provider_config.created", err);
+        return r < 0 ? r : vault_audit(db, q->op, row, "secret_provider_config.created", err);
 }
 
-int vault_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
-                 struct vault_row *ret, struct err *err)
+int vault_create(struct op *op, struct runtime *rt, const char *company_id,
+                 const struct vault_spec *spec, struct vault_row *ret, struct err *err)
 {
-        struct request q = { .op = op, .rt = rt, .id = company_id, .body = body };
-        int r = store_read(op, rt->store, guard, &q, err);
+        struct vault_request q = { .op = op,
+                                   .id = company_id,
+                                   .row = { .id = arena_strdup(op->arena, uuid_new().s),
+                                            .company_id = company_id,
+                                            .provider = spec->provider,
+                                            .display_name = spec->display_name,
+                                            .status = spec->status,
+                                            .is_default = spec->is_default,
+                                            .config = spec->config } };
+        int r;
 
-        if (r >= 0)
-                r = check_create(&q, err);
-        if (r < 0)
-                return r;
+        secret_name_creator(op, &q.row.created_by_agent_id, &q.row.created_by_user_id);
         FAULT("vault.create.before");
-        r = store_write(op, rt->store, insert, &q, err);
+        r = store_write(op, rt->store, vault_insert, &q, err);
         FAULT("vault.create.after");
         if (r >= 0)
                 *ret = q.row;
@@ -172,76 +125,39 @@ int vault_create(struct op *op, struct runtime *rt, const char *company_id, json
 
 /* Reading */
 
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-
-        return load(db, q, false, &q->row, err);
-}
-
 int vault_get(struct op *op, struct runtime *rt, const char *id, struct vault_row *ret,
               struct err *err)
 {
-        struct request q = { .op = op, .rt = rt, .id = id };
-        int r = store_read(op, rt->store, get, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        if (r >= 0)
-                *ret = q.row;
-        return r;
-}
-
-struct listing {
-        struct op *op;
-        const char *company_id;
-        vault_row_fn fn;
-        void *ctx;
-};
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct listing *q = arg;
-        int r = secret_guard(db, q->op, q->company_id, false, err);
-
-        return r < 0 ? r : vault_configs_list(db, q->company_id, q->op->arena, q->fn, q->ctx, err);
+        return r < 0 ? r : vault_load(db, op, id, false, ret, err);
 }
 
 int vault_list(struct op *op, struct runtime *rt, const char *company_id, vault_row_fn fn,
                void *ctx, struct err *err)
 {
-        struct listing q = { op, company_id, fn, ctx };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, list, &q, err);
+        if (r >= 0)
+                r = secret_guard(db, op, company_id, false, err);
+        return r < 0 ? r : vault_configs_list(db, company_id, op->arena, fn, ctx, err);
 }
 
 /* Changing */
 
-/* Before anything is read: the errors that do not depend on the vault. */
-static int check_update(struct request *q, struct err *err)
-{
-        CLEAN(check_done) struct check c = { 0 };
-        struct arena *a = q->op->arena;
-
-        check_init(&c, q->body);
-        q->display_name = arena_strdup(a, check_string(&c, "displayName", CHECK_TRIM, 1, 120));
-        q->status = arena_strdup(a, check_enum(&c, "status", CHECK_OPTIONAL, statuses));
-        q->has_default = check_has(&c, "isDefault");
-        q->is_default = check_bool(&c, "isDefault", CHECK_OPTIONAL, false);
-        q->config = check_record(&c, "config", CHECK_OPTIONAL);
-        if (q->config)
-                vault_check_any_config(&c, "config", q->config);
-        return check_end(&c, err);
-}
-
-static int apply_config(const struct request *q, struct vault_row *row, struct err *err)
+static int vault_apply_config(const struct op *op, json_t *config, struct vault_row *row,
+                              struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         json_t *normal = NULL;
         int r;
 
-        check_init(&c, q->body);
-        vault_check_config(&c, "config", row->provider, q->config, &normal);
+        check_init(&c, config);
+        vault_check_config(&c, "config", row->provider, config, &normal);
         if (!check_failed(&c))
-                row->config = json_to_arena(q->op->arena, normal);
+                row->config = json_to_arena(op->arena, normal);
         json_decref(normal);
         r = check_end_config(&c, err);
         if (r < 0) {
@@ -253,7 +169,7 @@ static int apply_config(const struct request *q, struct vault_row *row, struct e
         return r;
 }
 
-static void set_status(struct vault_row *row, const char *status)
+static void vault_set_status(struct vault_row *row, const char *status)
 {
         if (streq(status, VAULT_DISABLED) && !row->disabled_at)
                 row->disabled_at = clock_now_us();
@@ -264,77 +180,45 @@ static void set_status(struct vault_row *row, const char *status)
         row->status = status;
 }
 
-static int update(struct db *db, void *arg, struct err *err)
+static int vault_apply_change(struct db *db, void *arg, struct err *err)
 {
-        struct request *q = arg;
+        struct vault_request *q = arg;
+        const struct vault_change *change = q->change;
         struct vault_row *row = &q->row;
         const char *problem;
-        int r = load(db, q, true, row, err);
+        int r = vault_load(db, q->op, q->id, true, row, err);
 
-        if (r >= 0 && q->config)
-                r = apply_config(q, row, err);
+        if (r >= 0 && change->config)
+                r = vault_apply_config(q->op, change->config, row, err);
         if (r < 0)
                 return r;
-        if (q->display_name)
-                row->display_name = q->display_name;
-        if (q->status)
-                set_status(row, q->status);
-        if (q->has_default)
-                row->is_default = q->is_default;
-        problem = check_status(row->provider, row->status, row->is_default, q->op->arena);
+        if (change->display_name)
+                row->display_name = change->display_name;
+        if (change->status)
+                vault_set_status(row, change->status);
+        if (change->has_default)
+                row->is_default = change->is_default;
+        problem = vault_check_status(row->provider, row->status, row->is_default, q->op->arena);
         if (problem)
                 return err_set(err, ERR_UNPROCESSABLE, "%s", problem);
-        r = store(db, row, err);
-        return r < 0 ? r : record(db, q, row, "secret_provider_config.updated", err);
+        return vault_store(db, q->op, row, "secret_provider_config.updated", err);
 }
 
-static int run(struct request *q, store_fn fn, struct vault_row *ret, struct err *err)
+static int vault_apply_disable(struct db *db, void *arg, struct err *err)
 {
-        int r;
-
-        FAULT("vault.update.before");
-        r = store_write(q->op, q->rt->store, fn, q, err);
-        FAULT("vault.update.after");
-        if (r >= 0)
-                *ret = q->row;
-        return r;
-}
-
-int vault_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                 struct vault_row *ret, struct err *err)
-{
-        struct request q = { .op = op, .rt = rt, .id = id, .body = body };
-        int r = access_board(op->actor, err);
-
-        if (r >= 0)
-                r = check_update(&q, err);
-        return r < 0 ? r : run(&q, update, ret, err);
-}
-
-static int disable(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = load(db, q, true, &q->row, err);
+        struct vault_request *q = arg;
+        int r = vault_load(db, q->op, q->id, true, &q->row, err);
 
         if (r < 0)
                 return r;
-        set_status(&q->row, VAULT_DISABLED);
-        r = store(db, &q->row, err);
-        return r < 0 ? r : record(db, q, &q->row, "secret_provider_config.disabled", err);
+        vault_set_status(&q->row, VAULT_DISABLED);
+        return vault_store(db, q->op, &q->row, "secret_provider_config.disabled", err);
 }
 
-int vault_disable(struct op *op, struct runtime *rt, const char *id, struct vault_row *ret,
-                  struct err *err)
+static int vault_apply_default(struct db *db, void *arg, struct err *err)
 {
-        struct request q = { .op = op, .rt = rt, .id = id };
-
-        return run(&q, disable, ret, err);
-}
-
-static int set_default(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = load(db, q, true, &q->row, err);
+        struct vault_request *q = arg;
+        int r = vault_load(db, q->op, q->id, true, &q->row, err);
 
         if (r >= 0 && !may_be_default(q->row.status))
                 r = err_set(err, ERR_UNPROCESSABLE,
@@ -342,14 +226,37 @@ static int set_default(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         q->row.is_default = true;
-        r = store(db, &q->row, err);
-        return r < 0 ? r : record(db, q, &q->row, "secret_provider_config.default_set", err);
+        return vault_store(db, q->op, &q->row, "secret_provider_config.default_set", err);
+}
+
+static int vault_write(struct op *op, struct runtime *rt, const char *id, store_fn fn,
+                       const struct vault_change *change, struct vault_row *ret, struct err *err)
+{
+        struct vault_request q = { .op = op, .id = id, .change = change };
+        int r;
+
+        FAULT("vault.update.before");
+        r = store_write(op, rt->store, fn, &q, err);
+        FAULT("vault.update.after");
+        if (r >= 0)
+                *ret = q.row;
+        return r;
+}
+
+int vault_update(struct op *op, struct runtime *rt, const char *id,
+                 const struct vault_change *change, struct vault_row *ret, struct err *err)
+{
+        return vault_write(op, rt, id, vault_apply_change, change, ret, err);
+}
+
+int vault_disable(struct op *op, struct runtime *rt, const char *id, struct vault_row *ret,
+                  struct err *err)
+{
+        return vault_write(op, rt, id, vault_apply_disable, NULL, ret, err);
 }
 
 int vault_set_default(struct op *op, struct runtime *rt, const char *id, struct vault_row *ret,
                       struct err *err)
 {
-        struct request q = { .op = op, .rt = rt, .id = id };
-
-        return run(&q, set_default, ret, err);
+        return vault_write(op, rt, id, vault_apply_default, NULL, ret, err);
 }
