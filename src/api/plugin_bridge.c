@@ -1,9 +1,10 @@
 /* What plugins offer besides environments: decode, call core, encode. */
 #include "api/plugin_bridge.h"
 
+#include "codec/check.h"
 #include "core/plugins/plugin_ops.h"
 
-static int refuse(struct call *c, const struct err *err, const char *code)
+static int refuse_bridge(struct call *c, const struct err *err, const char *code)
 {
         struct jw *w;
 
@@ -23,24 +24,37 @@ int call_bridge(struct call *c, int r, const struct err *err)
 {
         switch (r) {
         case ERR_TIMEOUT:
-                return refuse(c, err, "TIMEOUT");
+                return refuse_bridge(c, err, "TIMEOUT");
         case ERR_UNCERTAIN:
-                return refuse(c, err, "WORKER_UNAVAILABLE");
+                return refuse_bridge(c, err, "WORKER_UNAVAILABLE");
         case ERR_PROVIDER:
         case ERR_NOT_IMPLEMENTED:
-                return refuse(c, err, "WORKER_ERROR");
+                return refuse_bridge(c, err, "WORKER_ERROR");
         default:
                 return r;
         }
 }
 
-static int bridge(struct call *c, enum plugin_bridge_kind kind, struct err *err)
+/* {key, params?, companyId?, renderEnvironment?}; some routes have the key in the path. */
+static int call_plugin_page(struct call *c, bool is_action, struct err *err)
 {
+        CLEAN(check_done) struct check body = { 0 };
         CLEAN(json_decrefp) json_t *answer = NULL;
+        struct plugin_page_call call = { .is_action = is_action, .key = c->params[1] };
         struct jw *w;
-        int r = plugin_bridge(c->op, c->rt, c->params[0], kind, c->params[1], c->body, &answer,
-                              err);
+        int r = access_board(c->op->actor, err);
 
+        if (r < 0)
+                return r;
+        check_init(&body, c->body);
+        if (!call.key)
+                call.key = check_string(&body, "key", CHECK_REQUIRED, 1, 200);
+        call.company_id = check_uuid(&body, "companyId", CHECK_NULLABLE);
+        call.params = check_record(&body, "params", CHECK_NULLABLE);
+        call.render = check_record(&body, "renderEnvironment", CHECK_NULLABLE);
+        r = check_end(&body, err);
+        if (r >= 0)
+                r = plugin_call_page(c->op, c->rt, c->params[0], &call, &answer, err);
         if (r < 0)
                 return call_bridge(c, r, err);
         w = call_json(c);
@@ -50,18 +64,18 @@ static int bridge(struct call *c, enum plugin_bridge_kind kind, struct err *err)
         return 0;
 }
 
-static int data(struct call *c, struct err *err)
+static int get_data(struct call *c, struct err *err)
 {
-        return bridge(c, PLUGIN_DATA, err);
+        return call_plugin_page(c, false, err);
 }
 
-static int action(struct call *c, struct err *err)
+static int perform_action(struct call *c, struct err *err)
 {
-        return bridge(c, PLUGIN_ACTION, err);
+        return call_plugin_page(c, true, err);
 }
 
 /* As in Paperclip, where no stream is wired either. */
-static int stream(struct call *c, struct err *err)
+static int refuse_stream(struct call *c, struct err *err)
 {
         struct plugin p;
         int r = plugin_get(c->op, c->rt, c->params[0], &p, err);
@@ -93,12 +107,29 @@ static int list_tools(struct call *c, struct err *err)
 
 static int execute_tool(struct call *c, struct err *err)
 {
+        CLEAN(check_done) struct check body = { 0 };
         CLEAN(json_decrefp) json_t *answer = NULL;
+        struct plugin_tool_call call = { 0 };
+        struct check in;
         struct plugin p;
         const char *name;
         struct jw *w;
-        int r = plugin_execute_tool(c->op, c->rt, c->body, &p, &name, &answer, err);
+        int r = access_board(c->op->actor, err);
 
+        if (r < 0)
+                return r;
+        check_init(&body, c->body);
+        call.tool = check_string(&body, "tool", CHECK_REQUIRED, 1, 300);
+        call.parameters = check_record(&body, "parameters", CHECK_NULLABLE);
+        call.context = check_record(&body, "runContext", CHECK_REQUIRED);
+        check_nested(&in, &body, "runContext", call.context);
+        call.agent_id = check_uuid(&in, "agentId", CHECK_REQUIRED);
+        call.run_id = check_uuid(&in, "runId", CHECK_REQUIRED);
+        call.company_id = check_uuid(&in, "companyId", CHECK_REQUIRED);
+        call.project_id = check_uuid(&in, "projectId", CHECK_REQUIRED);
+        r = check_end(&body, err);
+        if (r >= 0)
+                r = plugin_execute_tool(c->op, c->rt, &call, &p, &name, &answer, err);
         if (r < 0)
                 return call_bridge(c, r, err);
         w = call_json(c);
@@ -165,12 +196,13 @@ static int trigger_job(struct call *c, struct err *err)
 const struct route routes_plugin_bridge[] = {
         { "GET", "/api/plugins/tools", .fn = list_tools },
         { "POST", "/api/plugins/tools/execute", .fn = execute_tool, .flags = ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/bridge/data", .fn = data, .flags = ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/bridge/action", .fn = action, .flags = ROUTE_WAITS },
-        { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", .fn = stream },
-        { "POST", "/api/plugins/:pluginId/data/:key", .fn = data,
+        { "POST", "/api/plugins/:pluginId/bridge/data", .fn = get_data, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/bridge/action", .fn = perform_action,
+          .flags = ROUTE_WAITS },
+        { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", .fn = refuse_stream },
+        { "POST", "/api/plugins/:pluginId/data/:key", .fn = get_data,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/actions/:key", .fn = action,
+        { "POST", "/api/plugins/:pluginId/actions/:key", .fn = perform_action,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "GET", "/api/plugins/:pluginId/jobs", .fn = list_jobs },
         { "GET", "/api/plugins/:pluginId/jobs/:job/runs", .fn = list_job_runs },

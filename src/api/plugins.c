@@ -46,7 +46,7 @@ static int answer_plugin(struct call *c, int r, const struct plugin *p)
         return 0;
 }
 
-static int show(void *ctx, const struct plugin *p)
+static int show_plugin(void *ctx, const struct plugin *p)
 {
         struct call *c = ctx;
 
@@ -61,7 +61,8 @@ static int show(void *ctx, const struct plugin *p)
 static int list_plugins(struct call *c, struct err *err)
 {
         call_list(c);
-        return call_list_end(c, plugin_list(c->op, c->rt, call_query(c, "status"), show, c, err));
+        return call_list_end(
+                c, plugin_list(c->op, c->rt, call_query(c, "status"), show_plugin, c, err));
 }
 
 static int check_board_org(struct call *c, struct err *err)
@@ -107,7 +108,7 @@ static int list_none(struct call *c, struct err *err)
         return r;
 }
 
-static int get(struct call *c, struct err *err)
+static int show_one_plugin(struct call *c, struct err *err)
 {
         struct plugin p;
         struct jw *w = call_json(c);
@@ -122,10 +123,14 @@ static int get(struct call *c, struct err *err)
         return 0;
 }
 
-static int logs(struct call *c, struct err *err)
+static int show_logs(struct call *c, struct err *err)
 {
         const char *since = call_query(c, "since");
         struct plugin_log_filter filter = { .level = call_query(c, "level") };
+        struct plugin_log_line *lines;
+        struct plugin p;
+        struct jw *w;
+        size_t n;
         int r = call_query_int(c, "limit", LOGS_DEFAULT, INT64_MIN, INT64_MAX, &filter.limit, err);
 
         if (r < 0)
@@ -135,7 +140,133 @@ static int logs(struct call *c, struct err *err)
                                "since must be a time like "
                                "2026-05-10T10:00:00.000Z");
         filter.limit = MAX(1, MIN(filter.limit, LOGS_MAX));
-        return plugin_logs(c->op, c->rt, c->params[0], &filter, &c->out, err);
+        r = plugin_logs(c->op, c->rt, c->params[0], &filter, &p, &lines, &n, err);
+        if (r < 0)
+                return r;
+        w = call_json(c);
+        jw_array(w);
+        for (size_t i = 0; i < n; i++) {
+                jw_object(w);
+                jw_kstring(w, "id", lines[i].id.s);
+                jw_kstring(w, "pluginId", p.id);
+                jw_kstring(w, "level", lines[i].level);
+                jw_kstring(w, "message", lines[i].message);
+                jw_kraw(w, "meta", lines[i].meta);
+                jw_ktime(w, "createdAt", lines[i].at);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+        return 0;
+}
+
+/* Health */
+
+static void write_health(struct jw *w, const struct plugin_health *h)
+{
+        jw_object(w);
+        jw_kstring(w, "pluginId", h->plugin.id);
+        jw_kstring(w, "status", h->plugin.status);
+        jw_kbool(w, "healthy", h->is_good);
+        jw_key(w, "checks");
+        jw_array(w);
+        for (size_t i = 0; i < h->n_checks; i++) {
+                jw_object(w);
+                jw_kstring(w, "name", h->checks[i].name);
+                jw_kbool(w, "passed", h->checks[i].passed);
+                jw_kstring(w, "message", h->checks[i].message);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+        if (h->plugin.last_error)
+                jw_kstring(w, "lastError", h->plugin.last_error);
+        jw_object_end(w);
+}
+
+static int show_health(struct call *c, struct err *err)
+{
+        struct plugin_health h;
+        int r = plugin_check_health(c->op, c->rt, c->params[0], &h, err);
+
+        if (r >= 0)
+                write_health(call_json(c), &h);
+        return r;
+}
+
+static void write_worker(struct jw *w, const struct worker_view *v)
+{
+        jw_object(w);
+        jw_kstring(w, "status", worker_state_name(v->state));
+        if (v->pid > 0)
+                jw_kint(w, "pid", v->pid);
+        else
+                jw_knull(w, "pid");
+        if (v->state == WORKER_RUNNING && v->started_at)
+                jw_kint(w, "uptime", MAX((clock_wall_us() - v->started_at) / US_PER_MS, 0));
+        else
+                jw_knull(w, "uptime");
+        jw_kint(w, "consecutiveCrashes", v->consecutive_crashes);
+        jw_kint(w, "totalCrashes", v->total_crashes);
+        jw_kint(w, "pendingRequests", v->pending);
+        jw_ktime(w, "lastCrashAt", v->last_crash_at);
+        jw_ktime(w, "nextRestartAt", v->next_restart_at);
+        jw_object_end(w);
+}
+
+static int show_dashboard(struct call *c, struct err *err)
+{
+        struct jw *w = call_json(c);
+        struct plugin_health h;
+        int r = plugin_check_health(c->op, c->rt, c->params[0], &h, err);
+
+        if (r < 0)
+                return r;
+        jw_object(w);
+        jw_kstring(w, "pluginId", h.plugin.id);
+        jw_key(w, "worker");
+        if (h.has_worker)
+                write_worker(w, &h.worker);
+        else
+                jw_null(w);
+        jw_kraw(w, "recentJobRuns", "[]");
+        jw_kraw(w, "recentWebhookDeliveries", "[]");
+        jw_key(w, "health");
+        write_health(w, &h);
+        jw_ktime(w, "checkedAt", clock_wall_us());
+        jw_object_end(w);
+        return 0;
+}
+
+static int check_sandbox(struct call *c, struct err *err)
+{
+        struct jw *w = call_json(c);
+        struct plugin_sandbox s;
+        int r = plugin_sandbox_check(c->op, c->rt, c->params[0], &s, err);
+
+        if (r < 0)
+                return r;
+        jw_object(w);
+        jw_kstring(w, "pluginId", s.plugin.id);
+        jw_kstring(w, "pluginKey", s.plugin.key);
+        jw_kbool(w, "ok", s.ok);
+        jw_kstring(w, "user", s.user);
+        jw_kbool(w, "view", !s.no_view);
+        if (s.no_view)
+                jw_kstring(w, "viewReason", s.no_view);
+        jw_kint(w, "landlock", s.landlock);
+        jw_key(w, "checks");
+        jw_array(w);
+        for (const struct plugin_probe *p = s.probes; p < s.probes + s.n_probes; p++) {
+                jw_object(w);
+                jw_kstring(w, "name", p->name);
+                jw_kstring(w, "what", p->what);
+                jw_kbool(w, "reached", p->reached);
+                jw_kbool(w, "allowed", p->allowed);
+                jw_kstring(w, "detail", p->detail);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+        jw_object_end(w);
+        return 0;
 }
 
 /* Changing */
@@ -159,7 +290,7 @@ static bool does_not_wait(struct call *c)
         return json_is_false(json_object_get(c->body, "wait"));
 }
 
-static int install(struct call *c, struct err *err)
+static int install_plugin(struct call *c, struct err *err)
 {
         struct plugin p;
         struct uuid id;
@@ -169,7 +300,7 @@ static int install(struct call *c, struct err *err)
         return answer_plugin(c, plugin_install(c->op, c->rt, c->body, &p, err), &p);
 }
 
-static int upgrade(struct call *c, struct err *err)
+static int upgrade_plugin(struct call *c, struct err *err)
 {
         const char *plugin = c->params[0];
         struct plugin p;
@@ -180,36 +311,61 @@ static int upgrade(struct call *c, struct err *err)
         return answer_plugin(c, plugin_upgrade(c->op, c->rt, plugin, c->body, &p, err), &p);
 }
 
-static int progress(struct call *c, struct err *err)
+static int show_progress(struct call *c, struct err *err)
 {
+        struct plugin_progress p;
+        struct jw *w = call_json(c);
         int64_t after;
         int r = call_query_int(c, "after", 0, 0, INT64_MAX, &after, err);
 
-        return r < 0 ? r : plugin_progress(c->op, c->rt, c->params[0], after, &c->out, err);
+        if (r >= 0)
+                r = plugin_progress(c->op, c->rt, c->params[0], after, &p, err);
+        if (r < 0)
+                return r;
+        jw_object(w);
+        jw_kstring(w, "id", c->params[0]);
+        jw_kstring(w, "packageName", p.package_name);
+        jw_kbool(w, "done", p.done);
+        jw_kint(w, "next", p.next);
+        jw_key(w, "lines");
+        jw_array(w);
+        for (size_t i = 0; i < p.n_lines; i++)
+                jw_string(w, p.lines[i]);
+        jw_array_end(w);
+        if (p.done && p.code < 0) {
+                jw_kint(w, "status", err_info(p.code)->http_status);
+                jw_kstring(w, "error", p.text);
+        } else if (p.done) {
+                jw_kstring(w, "pluginId", p.plugin_id.s);
+        }
+        jw_object_end(w);
+        return 0;
 }
 
-static int approve(struct call *c, struct err *err)
+static int approve_plugin(struct call *c, struct err *err)
 {
+        bool reject = json_is_true(json_object_get(c->body, "reject"));
         struct plugin p;
 
-        return answer_plugin(c, plugin_approve(c->op, c->rt, c->params[0], c->body, &p, err), &p);
+        return answer_plugin(c, plugin_approve(c->op, c->rt, c->params[0], reject, &p, err), &p);
 }
 
-static int enable(struct call *c, struct err *err)
+static int enable_plugin(struct call *c, struct err *err)
 {
         struct plugin p;
 
         return answer_plugin(c, plugin_enable(c->op, c->rt, c->params[0], &p, err), &p);
 }
 
-static int disable(struct call *c, struct err *err)
+static int disable_plugin(struct call *c, struct err *err)
 {
+        const char *reason = json_get_string(c->body, "reason");
         struct plugin p;
 
-        return answer_plugin(c, plugin_disable(c->op, c->rt, c->params[0], c->body, &p, err), &p);
+        return answer_plugin(c, plugin_disable(c->op, c->rt, c->params[0], reason, &p, err), &p);
 }
 
-static int uninstall(struct call *c, struct err *err)
+static int uninstall_plugin(struct call *c, struct err *err)
 {
         struct plugin p;
         int r = plugin_uninstall(c->op, c->rt, c->params[0], call_query_flag(c, "purge"), &p, err);
@@ -227,7 +383,7 @@ static int write_config(struct call *c, const struct plugin_config *row)
         return 0;
 }
 
-static int get_config(struct call *c, struct err *err)
+static int show_config(struct call *c, struct err *err)
 {
         struct plugin_config row;
         int r = plugin_read_config(c->op, c->rt, c->params[0], &row, err);
@@ -256,7 +412,9 @@ static int save_config(struct call *c, struct err *err)
 {
         CLEAN(json_decrefp) json_t *field_errors = NULL;
         struct plugin_config row;
-        int r = plugin_save_config(c->op, c->rt, c->params[0], c->body, &row, &field_errors, err);
+        int r = plugin_save_config(c->op, c->rt, c->params[0],
+                                   json_object_get(c->body, "configJson"), &row, &field_errors,
+                                   err);
 
         if (field_errors)
                 return refuse_fields(c, err, field_errors);
@@ -265,35 +423,50 @@ static int save_config(struct call *c, struct err *err)
 
 static int test_config(struct call *c, struct err *err)
 {
-        return call_bridge(c, plugin_test_config(c->op, c->rt, c->params[0], c->body, &c->out, err),
-                           err);
+        struct plugin_verdict verdict;
+        struct jw *w;
+        int r = plugin_test_config(c->op, c->rt, c->params[0],
+                                   json_object_get(c->body, "configJson"), &verdict, err);
+
+        if (r < 0)
+                return call_bridge(c, r, err);
+        w = call_json(c);
+        jw_object(w);
+        jw_kbool(w, "valid", verdict.is_valid);
+        if (verdict.message)
+                jw_kstring(w, "message", verdict.message);
+        if (!verdict.is_supported)
+                jw_kbool(w, "supported", false);
+        jw_object_end(w);
+        return 0;
 }
 
 const struct route routes_plugins[] = {
         { "GET", "/api/plugins", .fn = list_plugins },
         { "GET", "/api/plugins/examples", .fn = list_examples },
         { "GET", "/api/plugins/ui-contributions", .fn = list_none },
-        { "POST", "/api/plugins/install", .fn = install, .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "GET", "/api/plugins/operations/:operationId", .fn = progress },
-        { "GET", "/api/plugins/:pluginId", .fn = get },
-        { "DELETE", "/api/plugins/:pluginId", .fn = uninstall, .flags = ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/enable", .fn = enable,
+        { "POST", "/api/plugins/install", .fn = install_plugin,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/disable", .fn = disable,
+        { "GET", "/api/plugins/operations/:operationId", .fn = show_progress },
+        { "GET", "/api/plugins/:pluginId", .fn = show_one_plugin },
+        { "DELETE", "/api/plugins/:pluginId", .fn = uninstall_plugin, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/enable", .fn = enable_plugin,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/disable", .fn = disable_plugin,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_WHEN_FULL },
-        { "POST", "/api/plugins/:pluginId/upgrade", .fn = upgrade,
+        { "POST", "/api/plugins/:pluginId/upgrade", .fn = upgrade_plugin,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/approve", .fn = approve,
+        { "POST", "/api/plugins/:pluginId/approve", .fn = approve_plugin,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/plugins/:pluginId/sandbox-check", .write_of = plugin_sandbox_check,
+        { "POST", "/api/plugins/:pluginId/sandbox-check", .fn = check_sandbox,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "GET", "/api/plugins/:pluginId/health", .write_of = plugin_health },
-        { "GET", "/api/plugins/:pluginId/logs", .fn = logs },
-        { "GET", "/api/plugins/:pluginId/config", .fn = get_config },
+        { "GET", "/api/plugins/:pluginId/health", .fn = show_health },
+        { "GET", "/api/plugins/:pluginId/logs", .fn = show_logs },
+        { "GET", "/api/plugins/:pluginId/config", .fn = show_config },
         { "POST", "/api/plugins/:pluginId/config", .fn = save_config,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/plugins/:pluginId/config/test", .fn = test_config,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "GET", "/api/plugins/:pluginId/dashboard", .write_of = plugin_dashboard },
+        { "GET", "/api/plugins/:pluginId/dashboard", .fn = show_dashboard },
         { 0 },
 };

@@ -151,7 +151,7 @@ static void test_an_import(void **state)
         answer =
                 commit(w, vault,
                        "[{\"externalRef\":\"arn:old\",\"name\":\"renamed\"},{\"externalRef\":"
-                       "\"arn:new\",\"name\":\"new\",\"description\":\"  d  \",\"providerMetadata\""
+                       "\"arn:new\",\"name\":\"new\",\"description\":\"d\",\"providerMetadata\""
                        ":{\"a\":1}},{\"externalRef\":\"arn:new\",\"name\":\"newer\"}]");
         assert_string_equal(answer.list[0].status, "skipped");
         assert_string_equal(answer.list[0].reason, "exact_reference_duplicate");

@@ -53,51 +53,22 @@ static int check_files(struct op *op, const struct plugin *p, const char *base, 
                        p->checksum ? p->checksum : "none", now, p->key);
 }
 
-struct config_request {
-        struct op *op;
-        const char *plugin_id;
-        struct plugin_config row;
-};
-
-static int read_config(struct db *db, void *arg, struct err *err)
-{
-        struct config_request *q = arg;
-
-        return plugin_config_get(db, q->plugin_id, q->op->arena, &q->row, err);
-}
-
 /* The stored configuration, {} when there is none. A new reference. */
 static int load_config(struct op *op, struct runtime *rt, const struct plugin *p, json_t **ret,
                        struct err *err)
 {
-        struct config_request q = { .op = op, .plugin_id = p->id };
-        int r = store_read(op, rt->store, read_config, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct plugin_config row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = plugin_config_get(db, p->id, op->arena, &row, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 *ret = json_object();
                 return 0;
         }
-        return r < 0 ? r : json_parse(q.row.config, strlen(q.row.config), ret, err);
-}
-
-static const char *const *worker_env(struct op *op, const struct runtime *rt,
-                                     const struct plugin *p, const char *private_dir)
-{
-        const struct settings *s = &rt->settings;
-
-        return plugin_env(
-                &(struct plugin_env_spec){
-                        .plugin_id = p->id,
-                        .plugin_key = p->key,
-                        .deployment_mode =
-                                s->mode == MODE_LOCAL_TRUSTED ? "local_trusted" : "authenticated",
-                        .deployment_exposure =
-                                s->exposure == EXPOSURE_PRIVATE ? "private" : "public",
-                        .private_dir = private_dir,
-                        .allowed = s->plugin_env,
-                },
-                op->arena);
+        return r < 0 ? r : json_parse(row.config, strlen(row.config), ret, err);
 }
 
 static void unref_json(void *v)
@@ -161,6 +132,7 @@ static int add_paths(struct op *op, const struct plugin_registry *reg, const str
 int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                      struct worker_spec *ret, struct err *err)
 {
+        const struct settings *s = &reg->config.rt->settings;
         const char *private_dir = arena_printf(op->arena, "%s/%s", reg->private_dir, p->id);
         struct worker_spec spec = {
                 .plugin_id = p->id,
@@ -185,7 +157,18 @@ int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct pl
         if (r < 0)
                 return r;
         spec.manifest = manifest;
-        spec.env = worker_env(op, reg->config.rt, p, private_dir);
+        spec.env = plugin_env(
+                &(struct plugin_env_spec){
+                        .plugin_id = p->id,
+                        .plugin_key = p->key,
+                        .deployment_mode =
+                                s->mode == MODE_LOCAL_TRUSTED ? "local_trusted" : "authenticated",
+                        .deployment_exposure =
+                                s->exposure == EXPOSURE_PRIVATE ? "private" : "public",
+                        .private_dir = private_dir,
+                        .allowed = s->plugin_env,
+                },
+                op->arena);
         r = add_paths(op, reg, p, package_find_reads(op->arena, base, spec.root), &spec.extra_reads,
                       err);
         if (r >= 0)
@@ -212,28 +195,23 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
         return r;
 }
 
-/* Once: the cause is the machine and not the plugin. */
-static void warn_without_view(struct plugin_registry *reg)
-{
-        static atomic_flag warned = ATOMIC_FLAG_INIT;
-
-        if (reg->policy.confine && !confine_has_view(&reg->policy) &&
-            !atomic_flag_test_and_set(&warned))
-                log_warn("plugin workers have no view of their own; Landlock and a filter confine "
-                         "them. `berth doctor` says what to do",
-                         LOG_S("error", reg->policy.view_failure));
-}
-
 int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, bool keep_trying,
                     struct err *err)
 {
+        static atomic_flag warned = ATOMIC_FLAG_INIT;
         CLEAN(err_done) struct err why = { 0 };
+        struct confine_policy *policy = &rt->plugins->policy;
         struct worker_view view;
         struct plugin next = *p;
         int r = plugin_start_worker(op, rt->plugins, p, keep_trying, &why);
 
         if (r >= 0) {
-                warn_without_view(rt->plugins);
+                /* Once: the cause is the machine and not the plugin. */
+                if (policy->confine && !confine_has_view(policy) &&
+                    !atomic_flag_test_and_set(&warned))
+                        log_warn("plugin workers have no view of their own; Landlock and a filter "
+                                 "confine them. `berth doctor` says what to do",
+                                 LOG_S("error", policy->view_failure));
                 return 0;
         }
         if (keep_trying && plugin_host_view(rt->plugins->host, p->id, &view)) {

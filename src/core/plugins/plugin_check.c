@@ -17,7 +17,7 @@
 #define PROBE_LIMIT_MS 30000
 #define OUTPUT_MAX     ((size_t)256 << 10)
 
-struct check {
+struct sandbox_check {
         struct op *op;
         struct plugin_registry *reg;
         const struct plugin *p;
@@ -25,11 +25,10 @@ struct check {
         const char *probes[PROBES_MAX + 1];
         size_t n;
         struct buf errors; /* the trampoline's answer */
-        const char *user;
-        bool ok;
+        struct plugin_sandbox *ret;
 };
 
-static void add_probe(struct check *k, const char *kind, const char *value)
+static void add_probe(struct sandbox_check *k, const char *kind, const char *value)
 {
         if (k->n < PROBES_MAX && value)
                 k->probes[k->n++] = arena_printf(k->op->arena, "%s=%s", kind, value);
@@ -37,7 +36,7 @@ static void add_probe(struct check *k, const char *kind, const char *value)
 
 static int add_other(void *ctx, const char *name)
 {
-        struct check *k = ctx;
+        struct sandbox_check *k = ctx;
 
         if (!streq(name, k->p->id))
                 add_probe(k, "read",
@@ -46,7 +45,7 @@ static int add_other(void *ctx, const char *name)
 }
 
 /* Things that a worker must not reach. A missing one counts as refused, and its line says so. */
-static void choose_probes(struct check *k, const char *decoy)
+static void choose_probes(struct sandbox_check *k, const char *decoy)
 {
         struct arena *a = k->op->arena;
         const struct runtime *rt = k->reg->config.rt;
@@ -84,7 +83,7 @@ static void look_at_grant(void *ctx, const char *item)
 }
 
 /* Workers may use the network, and may read the paths that the operator named. */
-static bool is_allowed(const struct check *k, const char *name, const char *what)
+static bool is_allowed(const struct sandbox_check *k, const char *name, const char *what)
 {
         const struct settings *s = &k->reg->config.rt->settings;
         struct granted g = { .path = what };
@@ -95,51 +94,44 @@ static bool is_allowed(const struct check *k, const char *name, const char *what
 }
 
 /* name, what, reached or refused, why: a line of another form ends the check. */
-static int write_check(struct check *k, struct jw *w, char *line, struct err *err)
-{
-        char *field[4];
-        bool reached, allowed;
-
-        for (size_t i = 0; i < ARRAY_LEN(field); i++) {
-                field[i] = strsep(&line, "\t");
-                if (!field[i])
-                        return err_set(err, ERR_PROVIDER, "the probes ended in the middle");
-        }
-        reached = streq(field[2], "reached");
-        allowed = is_allowed(k, field[0], field[1]);
-        k->ok = k->ok && (!reached || allowed);
-        jw_object(w);
-        jw_kstring(w, "name", field[0]);
-        jw_kstring(w, "what", field[1]);
-        jw_kbool(w, "reached", reached);
-        jw_kbool(w, "allowed", allowed);
-        jw_kstring(w, "detail", field[3]);
-        jw_object_end(w);
-        return 0;
-}
-
-static int write_checks(struct check *k, struct buf *out, struct jw *w, struct err *err)
+static int read_probes(struct sandbox_check *k, struct buf *out, struct err *err)
 {
         char *rest = arena_strdup(k->op->arena, buf_str(out)), *line;
-        int r = 0;
+        struct plugin_sandbox *s = k->ret;
 
-        jw_array(w);
-        while (r >= 0 && (line = strsep(&rest, "\n")))
-                if (*line)
-                        r = write_check(k, w, line, err);
-        jw_array_end(w);
-        return r;
+        s->ok = true;
+        s->probes = arena_alloc(k->op->arena, (out->len / 4 + 1) * sizeof(*s->probes));
+        while ((line = strsep(&rest, "\n"))) {
+                struct plugin_probe *p = &s->probes[s->n_probes];
+                char *field[4];
+
+                if (!*line)
+                        continue;
+                for (size_t i = 0; i < ARRAY_LEN(field); i++) {
+                        field[i] = strsep(&line, "\t");
+                        if (!field[i])
+                                return err_set(err, ERR_PROVIDER, "the probes ended in the middle");
+                }
+                *p = (struct plugin_probe){ .name = field[0],
+                                            .what = field[1],
+                                            .detail = field[3],
+                                            .reached = streq(field[2], "reached"),
+                                            .allowed = is_allowed(k, field[0], field[1]) };
+                s->ok = s->ok && (!p->reached || p->allowed);
+                s->n_probes++;
+        }
+        return 0;
 }
 
 static void keep_error(void *ctx, const char *line)
 {
-        struct check *k = ctx;
+        struct sandbox_check *k = ctx;
 
         if (k->errors.len < 1000)
                 buf_appendf(&k->errors, "%s%s", k->errors.len ? "; " : "", line);
 }
 
-static int run_probes(struct check *k, struct buf *out, struct err *err)
+static int run_probes(struct sandbox_check *k, struct buf *out, struct err *err)
 {
         struct plugin_host_config config = { .node = k->reg->config.rt->settings.node,
                                              .policy = &k->reg->policy };
@@ -164,7 +156,7 @@ static int run_probes(struct check *k, struct buf *out, struct err *err)
         if (r >= 0 && (status.exit_code != 0 || out->len == 0))
                 r = err_set(err, ERR_PROVIDER, "the probes could not be run: %s",
                             k->errors.len ? buf_str(&k->errors) : "they said nothing");
-        k->user = arena_printf(
+        k->ret->user = arena_printf(
                 k->op->arena, "%u",
                 (unsigned)(confine_has_users(&k->reg->policy) && stat(spec.private_dir, &st) == 0
                                    ? st.st_uid
@@ -173,62 +165,38 @@ static int run_probes(struct check *k, struct buf *out, struct err *err)
         return r;
 }
 
-static int check_worker(struct check *k, struct buf *ret_json, struct err *err)
+int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_key,
+                         struct plugin_sandbox *ret, struct err *err)
 {
         CLEAN(buf_done) struct buf out = { .max = OUTPUT_MAX };
-        CLEAN(buf_done) struct buf checks = BUF_INIT;
-        struct confine_policy *policy = &k->reg->policy;
-        struct jw w;
-        int r = run_probes(k, &out, err);
-
-        k->ok = true;
-        jw_init(&w, &checks);
-        if (r >= 0)
-                r = write_checks(k, &out, &w, err);
-        if (r < 0)
-                return r;
-        jw_init(&w, ret_json);
-        jw_object(&w);
-        jw_kstring(&w, "pluginId", k->p->id);
-        jw_kstring(&w, "pluginKey", k->p->key);
-        jw_kbool(&w, "ok", k->ok);
-        jw_kstring(&w, "user", k->user);
-        jw_kbool(&w, "view", confine_has_view(policy));
-        if (!confine_has_view(policy))
-                jw_kstring(&w, "viewReason",
-                           policy->confine ? policy->view_failure : "plugin_confine is false");
-        jw_kint(&w, "landlock", policy->confine ? confine_landlock_version() : 0);
-        jw_kraw(&w, "checks", buf_str(&checks));
-        jw_object_end(&w);
-        return 0;
-}
-
-int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_key,
-                         struct buf *ret_json, struct err *err)
-{
         struct plugin_registry *reg = rt->plugins;
-        struct check k = { .op = op, .reg = reg };
+        struct confine_policy *policy = &reg->policy;
+        struct sandbox_check k = { .op = op, .reg = reg, .p = &ret->plugin, .ret = ret };
         struct worker_spec spec;
-        struct plugin p;
         const char *decoy;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
+        *ret = (struct plugin_sandbox){ 0 };
         if (r >= 0)
-                r = plugin_load_row(op, rt, id_or_key, &p, err);
-        if (r >= 0 && !reg->policy.trampoline)
+                r = plugin_load_row(op, rt, id_or_key, &ret->plugin, err);
+        if (r >= 0 && !policy->trampoline)
                 r = err_set(err, ERR_UNPROCESSABLE, "the program that confines was not found");
         if (r >= 0)
-                r = plugin_make_spec(op, reg, &p, &spec, err);
+                r = plugin_make_spec(op, reg, &ret->plugin, &spec, err);
         if (r < 0)
                 return r;
-        k.p = &p;
         k.spec = &spec;
         decoy = arena_printf(op->arena, "%s/decoy-%s", reg->plugin_dir, uuid_new().s);
         r = file_write_at(AT_FDCWD, decoy, "", 0, 0600, err);
         if (r < 0)
                 return r;
         choose_probes(&k, decoy);
-        r = check_worker(&k, ret_json, err);
+        r = run_probes(&k, &out, err);
+        if (r >= 0)
+                r = read_probes(&k, &out, err);
+        if (!confine_has_view(policy))
+                ret->no_view = policy->confine ? policy->view_failure : "plugin_confine is false";
+        ret->landlock = policy->confine ? confine_landlock_version() : 0;
         (void)unlink(decoy);
         buf_done(&k.errors);
         return r;

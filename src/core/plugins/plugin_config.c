@@ -15,36 +15,30 @@ struct config_request {
         struct plugin_config *row;
 };
 
-static int read_row(struct db *db, void *arg, struct err *err)
-{
-        struct config_request *q = arg;
-
-        return plugin_config_get(db, q->p->id, q->op->arena, q->row, err);
-}
-
 int plugin_read_config(struct op *op, struct runtime *rt, const char *id_or_key,
                        struct plugin_config *ret, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct plugin p;
-        struct config_request q = { op, &p, ret };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r >= 0)
                 r = plugin_get(op, rt, id_or_key, &p, err);
+        if (r >= 0)
+                r = store_read_begin(op, rt->store, &db, err);
         if (r < 0)
                 return r;
-        r = store_read(op, rt->store, read_row, &q, err);
+        r = plugin_config_get(db, p.id, op->arena, ret, err);
         return r == ERR_NOT_FOUND ? err_set(err, ERR_NOT_FOUND, "%s", "") : r;
 }
 
 /* Checking */
 
-static int config_of(json_t *body, json_t **ret, struct err *err)
+static int require_object(const json_t *config, struct err *err)
 {
-        *ret = json_object_get(body, "configJson");
-        return json_is_object(*ret) ? 0
-                                    : err_set(err, ERR_INVALID,
-                                              "\"configJson\" is required and must be an object");
+        return json_is_object(config) ? 0
+                                      : err_set(err, ERR_INVALID,
+                                                "\"configJson\" is required and must be an object");
 }
 
 /* A secret would be stored in clear, and the worker could not resolve a reference: neither is
@@ -100,7 +94,7 @@ static int check_config(const struct plugin *p, const json_t *config, json_t **r
 
 /* Saving */
 
-static int write_row(struct db *db, void *arg, struct err *err)
+static int write_config_row(struct db *db, void *arg, struct err *err)
 {
         struct config_request *q = arg;
         struct plugin_config old;
@@ -142,87 +136,49 @@ static void tell_worker(struct op *op, struct runtime *rt, const struct plugin *
                          LOG_S("error", err.msg));
 }
 
-static int save(struct op *op, struct runtime *rt, const struct plugin *p, const json_t *config,
-                struct plugin_config *ret, struct err *err)
-{
-        struct uuid id = uuid_new();
-        struct config_request q = { op, p, ret };
-        int r;
-
-        *ret = (struct plugin_config){
-                .plugin_id = p->id,
-                .id = arena_strdup(op->arena, id.s),
-                .config = json_to_arena(op->arena, config),
-                .created_at = clock_now_us(),
-        };
-        ret->updated_at = ret->created_at;
-        FAULT("registry.config.before");
-        r = store_write(op, rt->store, write_row, &q, err);
-        FAULT("registry.config.after");
-        if (r >= 0)
-                tell_worker(op, rt, p, config);
-        return r;
-}
-
-int plugin_save_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
-                       struct plugin_config *ret, json_t **ret_field_errors, struct err *err)
+int plugin_save_config(struct op *op, struct runtime *rt, const char *id_or_key,
+                       const json_t *config, struct plugin_config *ret, json_t **ret_field_errors,
+                       struct err *err)
 {
         struct plugin p;
-        json_t *config;
+        struct config_request q = { op, &p, ret };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r >= 0)
                 r = plugin_load_row(op, rt, id_or_key, &p, err);
         if (r >= 0)
-                r = config_of(body, &config, err);
+                r = require_object(config, err);
         if (r >= 0)
                 r = check_config(&p, config, ret_field_errors, err);
         if (r >= 0)
                 r = plugin_hold(op, rt->plugins, p.key, err);
         if (r < 0)
                 return r;
-        r = save(op, rt, &p, config, ret, err);
+        *ret = (struct plugin_config){
+                .plugin_id = p.id,
+                .id = arena_strdup(op->arena, uuid_new().s),
+                .config = json_to_arena(op->arena, config),
+                .created_at = clock_now_us(),
+        };
+        ret->updated_at = ret->created_at;
+        FAULT("registry.config.before");
+        r = store_write(op, rt->store, write_config_row, &q, err);
+        FAULT("registry.config.after");
+        if (r >= 0)
+                tell_worker(op, rt, &p, config);
         plugin_let_go(rt->plugins, p.key);
         return r;
 }
 
 /* Testing */
 
-static void write_verdict(struct buf *b, bool valid, const char *message, bool supported)
-{
-        struct jw w;
-
-        jw_init(&w, b);
-        jw_object(&w);
-        jw_kbool(&w, "valid", valid);
-        if (message)
-                jw_kstring(&w, "message", message);
-        if (!supported)
-                jw_kbool(&w, "supported", false);
-        jw_object_end(&w);
-}
-
-/* {ok, errors?, warnings?}: the first text is the one to show. */
-static const char *first_text(const json_t *answer)
-{
-        static const char *const lists[] = { "errors", "warnings" };
-
-        for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-                json_t *text = json_array_get(json_object_get(answer, lists[i]), 0);
-
-                if (json_is_string(text))
-                        return json_string_value(text);
-        }
-        return NULL;
-}
-
-int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
-                       struct buf *ret_json, struct err *err)
+int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
+                       const json_t *config, struct plugin_verdict *ret, struct err *err)
 {
         CLEAN(json_decrefp) json_t *params = NULL;
         CLEAN(json_decrefp) json_t *answer = NULL;
+        const char *text;
         struct plugin p;
-        json_t *config;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r >= 0)
@@ -230,7 +186,7 @@ int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
         if (r >= 0 && !plugin_status_runs(p.status))
                 r = err_set(err, ERR_INVALID, "Plugin is not ready (current status: %s)", p.status);
         if (r >= 0)
-                r = config_of(body, &config, err);
+                r = require_object(config, err);
         if (r < 0)
                 return r;
         params = json_pack("{s:O}", "config", config);
@@ -240,11 +196,16 @@ int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
                         &answer, err);
         if (r == ERR_NOT_IMPLEMENTED) {
                 err_clear(err);
-                write_verdict(ret_json, false, "The plugin cannot test a configuration.", false);
+                *ret = (struct plugin_verdict){ .message =
+                                                        "The plugin cannot test a configuration." };
                 return 0;
         }
-        if (r >= 0)
-                write_verdict(ret_json, json_is_true(json_object_get(answer, "ok")),
-                              first_text(answer), true);
+        /* {ok, errors?, warnings?}: the first text is the one to show. */
+        text = json_string_value(json_array_get(json_object_get(answer, "errors"), 0));
+        if (!text)
+                text = json_string_value(json_array_get(json_object_get(answer, "warnings"), 0));
+        *ret = (struct plugin_verdict){ .is_valid = json_is_true(json_object_get(answer, "ok")),
+                                        .is_supported = true,
+                                        .message = arena_strdup(op->arena, text) };
         return r;
 }

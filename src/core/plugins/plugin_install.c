@@ -5,7 +5,8 @@
 
 /* The request */
 
-static int check_source(json_t *body, struct arena *a, struct plugin_source *ret, struct err *err)
+static int check_install_body(json_t *body, struct arena *a, struct plugin_source *ret,
+                              struct err *err)
 {
         json_t *name = json_object_get(body, "packageName");
         json_t *version = json_object_get(body, "version");
@@ -63,8 +64,8 @@ static int record_install(struct db *db, void *arg, struct err *err)
 }
 
 /* From here on the plugin is installed, whether the caller still waits or not. */
-static int load(struct op *op, struct runtime *rt, struct plugin_sink *sink, struct plugin *row,
-                struct err *err)
+static int load_installed(struct op *op, struct runtime *rt, struct plugin_sink *sink,
+                          struct plugin *row, struct err *err)
 {
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
         struct plugin ready;
@@ -97,7 +98,7 @@ int plugin_do_install(struct op *op, struct runtime *rt, json_t *body, struct pl
         struct plugin row = { .id = id.s };
         struct record_request q = { op, &f, &row };
         struct plugin_source source;
-        int r = check_source(body, op->arena, &source, err);
+        int r = check_install_body(body, op->arena, &source, err);
 
         if (r < 0)
                 return r;
@@ -112,7 +113,7 @@ int plugin_do_install(struct op *op, struct runtime *rt, json_t *body, struct pl
         r = store_write(op, rt->store, record_install, &q, err);
         FAULT("registry.record.after");
         if (r >= 0)
-                r = load(op, rt, sink, &row, err);
+                r = load_installed(op, rt, sink, &row, err);
         else
                 plugin_abandon(op, reg, f.install_id);
         plugin_let_go(reg, json_get_string(f.package.manifest, "id"));

@@ -66,9 +66,6 @@ struct plugin_sink {
 int plugin_hold(struct op *op, struct plugin_registry *reg, const char *key, struct err *err);
 void plugin_let_go(struct plugin_registry *reg, const char *key);
 
-int plugin_load_row(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
-                    struct err *err);
-
 /* Write `next` over the row that was seen: the move is checked against the table, and the first
  * writer wins. With an action, the trail of every company gets an entry. `install_id`, when not
  * NULL, is the fetch that ends with it. */
@@ -77,6 +74,13 @@ int plugin_commit(struct op *op, struct runtime *rt, const struct plugin *seen, 
 /* Inside a store_write() function: an entry in the trail of every company. */
 int plugin_audit(struct db *db, struct op *op, const struct plugin *p, const char *action,
                  struct err *err);
+
+/* plugin_view.c */
+
+int plugin_load_row(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
+                    struct err *err);
+/* The manifest of a row, kept by the arena; NULL when it is not valid JSON any more. */
+json_t *plugin_manifest(struct op *op, const struct plugin *p);
 
 /* plugin_activate.c */
 
@@ -126,9 +130,9 @@ int plugin_settle(struct op *op, struct runtime *rt, const struct plugin *seen, 
 
 /* plugin_log.c */
 
-/* Any thread. meta is JSON text or NULL. */
-void plugin_log_add(struct plugin_registry *reg, const char *plugin_key, const char *level,
-                    const char *message, const char *meta);
+/* Any thread; `registry` is the ctx of the host's reports. meta is JSON text or NULL. */
+void plugin_log_add(void *registry, const char *plugin_key, const char *level, const char *message,
+                    const char *meta);
 void plugin_log_forget(struct plugin_registry *reg, const char *plugin_key);
 void plugin_logs_free(struct plugin_registry *reg);
 

@@ -11,8 +11,8 @@ typedef int (*change_fn)(struct op *op, struct runtime *rt, const struct plugin 
 
 /* Apply an administrator's change to the plugin's current row, once this change holds the
  * plugin. */
-static int change(struct op *op, struct runtime *rt, const char *id_or_key, change_fn fn, void *arg,
-                  struct plugin *ret, struct err *err)
+static int change_held(struct op *op, struct runtime *rt, const char *id_or_key, change_fn fn,
+                       void *arg, struct plugin *ret, struct err *err)
 {
         struct plugin seen;
         const char *key;
@@ -35,8 +35,8 @@ static int change(struct op *op, struct runtime *rt, const char *id_or_key, chan
 
 /* Enable */
 
-static int enable(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
-                  struct plugin *ret, struct err *err)
+static int enable_held(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                       struct plugin *ret, struct err *err)
 {
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
         struct plugin next = *seen;
@@ -65,15 +65,15 @@ static int enable(struct op *op, struct runtime *rt, const struct plugin *seen, 
 int plugin_enable(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
                   struct err *err)
 {
-        return change(op, rt, id_or_key, enable, NULL, ret, err);
+        return change_held(op, rt, id_or_key, enable_held, NULL, ret, err);
 }
 
 /* Approve */
 
-static int approve(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
-                   struct plugin *ret, struct err *err)
+static int approve_held(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                        struct plugin *ret, struct err *err)
 {
-        bool reject = json_is_true(json_object_get(arg, "reject"));
+        bool reject = *(bool *)arg;
 
         if (!streq(seen->status, PLUGIN_UPGRADE_PENDING))
                 return err_set(err, ERR_INVALID,
@@ -82,10 +82,10 @@ static int approve(struct op *op, struct runtime *rt, const struct plugin *seen,
         return plugin_settle(op, rt, seen, !reject, ret, err);
 }
 
-int plugin_approve(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+int plugin_approve(struct op *op, struct runtime *rt, const char *id_or_key, bool reject,
                    struct plugin *ret, struct err *err)
 {
-        return change(op, rt, id_or_key, approve, body, ret, err);
+        return change_held(op, rt, id_or_key, approve_held, &reject, ret, err);
 }
 
 /* Disable */
@@ -101,8 +101,8 @@ static int stop_worker(struct op *op, struct runtime *rt, const struct plugin *p
         return r;
 }
 
-static int disable(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
-                   struct plugin *ret, struct err *err)
+static int disable_held(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                        struct plugin *ret, struct err *err)
 {
         struct plugin next = *seen;
         int r;
@@ -113,7 +113,7 @@ static int disable(struct op *op, struct runtime *rt, const struct plugin *seen,
                                "status to be disabled.",
                                seen->status);
         next.status = PLUGIN_DISABLED;
-        next.last_error = arena_strdup(op->arena, json_get_string(arg, "reason"));
+        next.last_error = arg;
         FAULT("registry.disable.before");
         r = plugin_commit(op, rt, seen, &next, "plugin.disabled", NULL, err);
         FAULT("registry.disable.after");
@@ -124,10 +124,10 @@ static int disable(struct op *op, struct runtime *rt, const struct plugin *seen,
         return r;
 }
 
-int plugin_disable(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+int plugin_disable(struct op *op, struct runtime *rt, const char *id_or_key, const char *reason,
                    struct plugin *ret, struct err *err)
 {
-        return change(op, rt, id_or_key, disable, body, ret, err);
+        return change_held(op, rt, id_or_key, disable_held, (void *)reason, ret, err);
 }
 
 /* Uninstall */
@@ -176,17 +176,6 @@ static int purge_row(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : plugin_audit(db, q->op, &now, "plugin.uninstalled", err);
 }
 
-static int purge(struct op *op, struct runtime *rt, const struct plugin *seen, struct err *err)
-{
-        struct purge_request q = { op, seen };
-        int r;
-
-        FAULT("registry.purge.before");
-        r = store_write(op, rt->store, purge_row, &q, err);
-        FAULT("registry.purge.after");
-        return r;
-}
-
 /* Remove the worker and the files, once the row does not want them any more. Remaining files are
  * swept at the next start. */
 static int clear_away(struct op *op, struct runtime *rt, const struct plugin *seen, bool all,
@@ -209,8 +198,8 @@ static int clear_away(struct op *op, struct runtime *rt, const struct plugin *se
         return r;
 }
 
-static int uninstall(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
-                     struct plugin *ret, struct err *err)
+static int uninstall_held(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                          struct plugin *ret, struct err *err)
 {
         bool all = *(bool *)arg;
         struct plugin next = *seen;
@@ -222,7 +211,9 @@ static int uninstall(struct op *op, struct runtime *rt, const struct plugin *see
                                "permanently delete it.",
                                seen->key);
         if (all) {
-                r = purge(op, rt, seen, err);
+                FAULT("registry.purge.before");
+                r = store_write(op, rt->store, purge_row, &(struct purge_request){ op, seen }, err);
+                FAULT("registry.purge.after");
         } else {
                 next.status = PLUGIN_UNINSTALLED;
                 next.install_id = next.pending = next.last_error = NULL;
@@ -240,5 +231,5 @@ static int uninstall(struct op *op, struct runtime *rt, const struct plugin *see
 int plugin_uninstall(struct op *op, struct runtime *rt, const char *id_or_key, bool purge_all,
                      struct plugin *ret, struct err *err)
 {
-        return change(op, rt, id_or_key, uninstall, &purge_all, ret, err);
+        return change_held(op, rt, id_or_key, uninstall_held, &purge_all, ret, err);
 }

@@ -25,11 +25,16 @@ struct plugin_log {
         size_t n, bytes;
 };
 
-static void line_free(struct line *l)
+static void log_drop_first(struct plugin_log *l)
 {
-        free(l->message);
-        free(l->meta);
-        free(l);
+        struct line *old = l->first;
+
+        l->first = old->next;
+        l->n--;
+        l->bytes -= old->size;
+        free(old->message);
+        free(old->meta);
+        free(old);
 }
 
 static struct plugin_log *find_log(struct plugin_registry *reg, const char *key)
@@ -41,27 +46,10 @@ static struct plugin_log *find_log(struct plugin_registry *reg, const char *key)
         return l;
 }
 
-static struct plugin_log *make_log(struct plugin_registry *reg, const char *key)
-{
-        struct plugin_log *l = find_log(reg, key);
-
-        if (l)
-                return l;
-        l = xcalloc(1, sizeof(*l));
-        l->key = xstrdup(key);
-        l->next = reg->logs;
-        reg->logs = l;
-        return l;
-}
-
 static void log_free(struct plugin_log *l)
 {
-        struct line *line;
-
-        while ((line = l->first)) {
-                l->first = line->next;
-                line_free(line);
-        }
+        while (l->first)
+                log_drop_first(l);
         free(l->key);
         free(l);
 }
@@ -77,21 +65,10 @@ static char *clean_meta(const char *meta)
         return json_to_text(v);
 }
 
-static void trim(struct plugin_log *l)
+void plugin_log_add(void *registry, const char *plugin_key, const char *level, const char *message,
+                    const char *meta)
 {
-        while (l->n > LOG_LINES_MAX || (l->n > 1 && l->bytes > LOG_BYTES_MAX)) {
-                struct line *old = l->first;
-
-                l->first = old->next;
-                l->n--;
-                l->bytes -= old->size;
-                line_free(old);
-        }
-}
-
-void plugin_log_add(struct plugin_registry *reg, const char *plugin_key, const char *level,
-                    const char *message, const char *meta)
-{
+        struct plugin_registry *reg = registry;
         struct line *line = xcalloc(1, sizeof(*line));
         struct plugin_log *l;
 
@@ -103,7 +80,13 @@ void plugin_log_add(struct plugin_registry *reg, const char *plugin_key, const c
         line->size = sizeof(*line) + strlen(line->message) + (line->meta ? strlen(line->meta) : 0);
 
         pthread_mutex_lock(&reg->lock);
-        l = make_log(reg, plugin_key);
+        l = find_log(reg, plugin_key);
+        if (!l) {
+                l = xcalloc(1, sizeof(*l));
+                l->key = xstrdup(plugin_key);
+                l->next = reg->logs;
+                reg->logs = l;
+        }
         if (l->first)
                 l->last->next = line;
         else
@@ -111,7 +94,8 @@ void plugin_log_add(struct plugin_registry *reg, const char *plugin_key, const c
         l->last = line;
         l->n++;
         l->bytes += line->size;
-        trim(l);
+        while (l->n > LOG_LINES_MAX || (l->n > 1 && l->bytes > LOG_BYTES_MAX))
+                log_drop_first(l);
         pthread_mutex_unlock(&reg->lock);
 }
 
@@ -142,54 +126,40 @@ void plugin_logs_free(struct plugin_registry *reg)
 
 /* Showing */
 
-static bool fits(const struct line *line, const struct plugin_log_filter *f)
-{
-        return (!f->level || streq(f->level, line->level)) && line->at >= f->since_us;
-}
-
-static void write_line(struct jw *w, const struct line *line, const char *plugin_id)
-{
-        jw_object(w);
-        jw_kstring(w, "id", line->id.s);
-        jw_kstring(w, "pluginId", plugin_id);
-        jw_kstring(w, "level", line->level);
-        jw_kstring(w, "message", line->message);
-        jw_kraw(w, "meta", line->meta);
-        jw_ktime(w, "createdAt", line->at);
-        jw_object_end(w);
-}
-
-/* Newest first; the list is linked the other way round. */
-static void write_lines(struct jw *w, const struct plugin_log *l, const char *plugin_id,
-                        const struct plugin_log_filter *f)
+int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
+                const struct plugin_log_filter *f, struct plugin *ret_plugin,
+                struct plugin_log_line **ret, size_t *ret_n, struct err *err)
 {
         const struct line *shown[LOG_LINES_MAX];
+        struct plugin_registry *reg = rt->plugins;
+        const struct plugin_log *l;
         size_t n = 0;
-
-        for (const struct line *line = l ? l->first : NULL; line; line = line->next)
-                if (fits(line, f))
-                        shown[n++] = line;
-        for (size_t i = 0; i < n && (int64_t)i < f->limit; i++)
-                write_line(w, shown[n - 1 - i], plugin_id);
-}
-
-int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
-                const struct plugin_log_filter *filter, struct buf *ret_json, struct err *err)
-{
-        struct plugin p;
-        struct jw w;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         /* One worker serves all companies, and may print anything about each. */
         if (r >= 0)
-                r = plugin_get(op, rt, id_or_key, &p, err);
+                r = plugin_get(op, rt, id_or_key, ret_plugin, err);
         if (r < 0)
                 return r;
-        jw_init(&w, ret_json);
-        jw_array(&w);
-        pthread_mutex_lock(&rt->plugins->lock);
-        write_lines(&w, find_log(rt->plugins, p.key), p.id, filter);
-        pthread_mutex_unlock(&rt->plugins->lock);
-        jw_array_end(&w);
+        *ret = arena_alloc(op->arena, LOG_LINES_MAX * sizeof(**ret));
+        *ret_n = 0;
+        pthread_mutex_lock(&reg->lock);
+        l = find_log(reg, ret_plugin->key);
+        for (const struct line *line = l ? l->first : NULL; line; line = line->next)
+                if ((!f->level || streq(f->level, line->level)) && line->at >= f->since_us)
+                        shown[n++] = line;
+        /* Newest first; the list is linked the other way round. */
+        while (n > 0 && (int64_t)*ret_n < f->limit) {
+                const struct line *line = shown[--n];
+
+                (*ret)[(*ret_n)++] = (struct plugin_log_line){
+                        .id = line->id,
+                        .level = arena_strdup(op->arena, line->level),
+                        .message = arena_strdup(op->arena, line->message),
+                        .meta = arena_strdup(op->arena, line->meta),
+                        .at = line->at,
+                };
+        }
+        pthread_mutex_unlock(&reg->lock);
         return 0;
 }

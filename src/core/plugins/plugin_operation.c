@@ -41,7 +41,8 @@ void plugin_say(void *ctx, const char *line)
         pthread_mutex_unlock(&sink->reg->lock);
 }
 
-static void finish(struct background *b, int code, const char *text, const char *plugin_id)
+static void background_finish(struct background *b, int code, const char *text,
+                              const char *plugin_id)
 {
         struct plugin_operation *o = b->operation;
 
@@ -76,7 +77,7 @@ static void background_run(struct pool_job *job, struct op *op)
                 r = plugin_do_upgrade(op, rt, b->plugin_id, b->body, &sink, &p, &err);
         else
                 r = plugin_do_install(op, rt, b->body, &sink, &p, &err);
-        finish(b, r, err.msg, r < 0 ? NULL : p.id);
+        background_finish(b, r, err.msg, r < 0 ? NULL : p.id);
 }
 
 static void background_done(struct pool_job *job)
@@ -84,7 +85,7 @@ static void background_done(struct pool_job *job)
         background_free(container_of(job, struct background, job));
 }
 
-static void submit(struct letter *letter)
+static void background_submit(struct letter *letter)
 {
         struct background *b = container_of(letter, struct background, letter);
         CLEAN(err_done) struct err err = { 0 };
@@ -95,39 +96,32 @@ static void submit(struct letter *letter)
                       lane_name(NULL, b->plugin_id ? b->plugin_id : "install"));
         r = pool_submit(b->reg->config.pool, &b->job, &err);
         if (r < 0) {
-                finish(b, r, err.msg, NULL);
+                background_finish(b, r, err.msg, NULL);
                 background_free(b);
         }
 }
 
-/* Forget the oldest that are done. Under the lock. */
-static void forget_old(struct plugin_registry *reg)
-{
-        struct plugin_operation **at = &reg->operations;
-        size_t n = 0;
-
-        while (*at) {
-                struct plugin_operation *o = *at;
-
-                if (++n > PLUGIN_OPERATIONS_MAX && o->done) {
-                        *at = o->next;
-                        plugin_operation_free(o);
-                } else {
-                        at = &o->next;
-                }
-        }
-}
-
+/* The oldest that are done are forgotten. */
 static struct plugin_operation *add_operation(struct plugin_registry *reg, const char *name)
 {
-        struct plugin_operation *o = xcalloc(1, sizeof(*o));
+        struct plugin_operation *o = xcalloc(1, sizeof(*o)), **at = &reg->operations;
+        size_t n = 0;
 
         o->id = uuid_new();
         o->package_name = xstrdup(name ? name : "");
         pthread_mutex_lock(&reg->lock);
         o->next = reg->operations;
         reg->operations = o;
-        forget_old(reg);
+        while (*at) {
+                struct plugin_operation *old = *at;
+
+                if (++n > PLUGIN_OPERATIONS_MAX && old->done) {
+                        *at = old->next;
+                        plugin_operation_free(old);
+                } else {
+                        at = &old->next;
+                }
+        }
         pthread_mutex_unlock(&reg->lock);
         return o;
 }
@@ -165,52 +159,40 @@ int plugin_begin(struct op *op, struct runtime *rt, const char *id_or_key, json_
         b->operation =
                 add_operation(reg, p.id ? p.package_name : json_get_string(body, "packageName"));
         *ret_id = b->operation->id;
-        mail_post(reg->config.mail, &b->letter, submit);
+        mail_post(reg->config.mail, &b->letter, background_submit);
         return 0;
 }
 
 /* Showing */
 
-static void write_operation(struct jw *w, const struct plugin_operation *o, int64_t after)
-{
-        size_t first = o->n_lines > PLUGIN_LINES_MAX ? o->n_lines - PLUGIN_LINES_MAX : 0;
-
-        first = MAX(first, (size_t)MAX(after, 0));
-        jw_object(w);
-        jw_kstring(w, "id", o->id.s);
-        jw_kstring(w, "packageName", o->package_name);
-        jw_kbool(w, "done", o->done);
-        jw_kint(w, "next", (int64_t)o->n_lines);
-        jw_key(w, "lines");
-        jw_array(w);
-        for (size_t i = first; i < o->n_lines; i++)
-                jw_string(w, o->lines[i % PLUGIN_LINES_MAX]);
-        jw_array_end(w);
-        if (o->done && o->code < 0) {
-                jw_kint(w, "status", err_info(o->code)->http_status);
-                jw_kstring(w, "error", o->text);
-        } else if (o->done) {
-                jw_kstring(w, "pluginId", o->plugin_id.s);
-        }
-        jw_object_end(w);
-}
-
 int plugin_progress(struct op *op, struct runtime *rt, const char *operation_id, int64_t after,
-                    struct buf *ret_json, struct err *err)
+                    struct plugin_progress *ret, struct err *err)
 {
         struct plugin_registry *reg = rt->plugins;
         struct plugin_operation *o;
-        struct jw w;
+        size_t first;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r < 0)
                 return r;
-        jw_init(&w, ret_json);
         pthread_mutex_lock(&reg->lock);
         for (o = reg->operations; o && !streq(o->id.s, operation_id); o = o->next)
                 ;
-        if (o)
-                write_operation(&w, o, after);
+        if (o) {
+                *ret = (struct plugin_progress){
+                        .package_name = arena_strdup(op->arena, o->package_name),
+                        .done = o->done,
+                        .code = o->code,
+                        .text = arena_strdup(op->arena, o->text),
+                        .plugin_id = o->plugin_id,
+                        .next = (int64_t)o->n_lines,
+                        .lines = arena_alloc(op->arena, PLUGIN_LINES_MAX * sizeof(*ret->lines)),
+                };
+                first = o->n_lines > PLUGIN_LINES_MAX ? o->n_lines - PLUGIN_LINES_MAX : 0;
+                for (size_t i = MAX(first, (size_t)MAX(after, 0)); i < o->n_lines; i++)
+                        ret->lines[ret->n_lines++] =
+                                arena_strdup(op->arena, o->lines[i % PLUGIN_LINES_MAX]);
+        }
         pthread_mutex_unlock(&reg->lock);
         return o ? 0 : err_set(err, ERR_NOT_FOUND, "Plugin operation not found");
 }

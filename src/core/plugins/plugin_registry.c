@@ -30,27 +30,6 @@ struct plugin_starting {
 
 /* Rows */
 
-struct row_request {
-        struct op *op;
-        const char *id;
-        struct plugin *ret;
-};
-
-static int get_row(struct db *db, void *arg, struct err *err)
-{
-        struct row_request *q = arg;
-
-        return plugins_get(db, q->id, q->op->arena, q->ret, err);
-}
-
-int plugin_load_row(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
-                    struct err *err)
-{
-        struct row_request q = { op, id_or_key, ret };
-
-        return store_read(op, rt->store, get_row, &q, err);
-}
-
 struct audit_request {
         struct db *db;
         struct op *op;
@@ -85,7 +64,7 @@ struct commit_request {
         const char *action, *install_id;
 };
 
-static int commit(struct db *db, void *arg, struct err *err)
+static int commit_plugin(struct db *db, void *arg, struct err *err)
 {
         struct commit_request *q = arg;
         int r;
@@ -107,7 +86,7 @@ int plugin_commit(struct op *op, struct runtime *rt, const struct plugin *seen, 
         struct commit_request q = { op, seen, next, action, install_id };
         int r = plugin_transition_check(seen->status, next->status, seen->key, err);
 
-        return r < 0 ? r : store_write(op, rt->store, commit, &q, err);
+        return r < 0 ? r : store_write(op, rt->store, commit_plugin, &q, err);
 }
 
 /* One change at a time */
@@ -238,18 +217,7 @@ static void worker_changed(void *ctx, const char *plugin_id, const struct worker
         mail_post(reg->config.mail, &s->letter, submit_give_up);
 }
 
-static void worker_log(void *ctx, const char *plugin_key, const char *level, const char *message,
-                       const char *meta)
-{
-        plugin_log_add(ctx, plugin_key, level, message, meta);
-}
-
 /* Life cycle */
-
-static char *path_in(struct plugin_registry *reg, const char *name)
-{
-        return xasprintf("%s/%s", reg->plugin_dir, name);
-}
 
 /* No account and no sandbox may have the users of workers. */
 static char *refuse_users(const struct settings *s)
@@ -278,10 +246,10 @@ static int make_policy(struct plugin_registry *reg, struct err *err)
         reg->data_dir = realpath(reg->config.rt->data_dir, NULL);
         if (!reg->plugin_dir || !reg->data_dir)
                 return err_sys(err, ERR_IO, errno, "look at %s", s->plugin_dir);
-        reg->staging_dir = path_in(reg, "staging");
-        reg->packages_dir = path_in(reg, "packages");
-        reg->private_dir = path_in(reg, "private");
-        reg->copies_dir = path_in(reg, "copies");
+        reg->staging_dir = xasprintf("%s/staging", reg->plugin_dir);
+        reg->packages_dir = xasprintf("%s/packages", reg->plugin_dir);
+        reg->private_dir = xasprintf("%s/private", reg->plugin_dir);
+        reg->copies_dir = xasprintf("%s/copies", reg->plugin_dir);
         reg->never_shown[0] = reg->data_dir;
         reg->never_shown[1] = reg->plugin_dir;
         reg->refusal = refuse_users(s);
@@ -309,7 +277,7 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
                 .instance_id = config->rt->node.id.s,
                 .host_version = PLUGIN_HOST_VERSION,
                 .ctx = reg,
-                .log = worker_log,
+                .log = plugin_log_add,
                 .changed = worker_changed,
         };
         int r;
@@ -335,18 +303,9 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
         return 0;
 }
 
-static void operations_free(struct plugin_registry *reg)
-{
-        struct plugin_operation *o;
-
-        while ((o = reg->operations)) {
-                reg->operations = o->next;
-                plugin_operation_free(o);
-        }
-}
-
 void plugin_registry_free(struct plugin_registry *reg)
 {
+        struct plugin_operation *o;
         struct plugin_starting *s;
 
         if (!reg)
@@ -356,7 +315,10 @@ void plugin_registry_free(struct plugin_registry *reg)
                 reg->starting = s->next;
                 starting_free(s);
         }
-        operations_free(reg);
+        while ((o = reg->operations)) {
+                reg->operations = o->next;
+                plugin_operation_free(o);
+        }
         plugin_logs_free(reg);
         pthread_mutex_destroy(&reg->lock);
         free(reg->staging_dir);
@@ -382,22 +344,6 @@ const char *plugin_registry_private_dir(const struct plugin_registry *reg)
 
 /* Starting */
 
-static int note_starting(void *ctx, const struct plugin *p)
-{
-        struct plugin_registry *reg = ctx;
-        struct plugin_starting *s, **at = &reg->starting;
-
-        if (!plugin_status_runs(p->status) && !streq(p->status, PLUGIN_INSTALLED))
-                return 0;
-        s = xcalloc(1, sizeof(*s));
-        s->reg = reg;
-        s->plugin_id = xstrdup(p->id);
-        while (*at)
-                at = &(*at)->next;
-        *at = s;
-        return 0;
-}
-
 struct sweep {
         struct op *op;
         struct plugin_registry *reg;
@@ -414,18 +360,20 @@ static int note_row(void *ctx, const struct plugin *p)
 {
         struct sweep *sweep = ctx;
         CLEAN(json_decrefp) json_t *pending = NULL;
+        struct plugin_starting *s, **at = &sweep->reg->starting;
 
         want(sweep, p->install_id);
         if (p->pending && json_parse(p->pending, strlen(p->pending), &pending, NULL) >= 0)
                 want(sweep, json_get_string(pending, "installId"));
-        return note_starting(sweep->reg, p);
-}
-
-static int read_rows(struct db *db, void *arg, struct err *err)
-{
-        struct sweep *sweep = arg;
-
-        return plugins_list(db, NULL, sweep->op->arena, note_row, sweep, err);
+        if (!plugin_status_runs(p->status) && !streq(p->status, PLUGIN_INSTALLED))
+                return 0;
+        s = xcalloc(1, sizeof(*s));
+        s->reg = sweep->reg;
+        s->plugin_id = xstrdup(p->id);
+        while (*at)
+                at = &(*at)->next;
+        *at = s;
+        return 0;
 }
 
 static int forget_install(void *ctx, const struct plugin_install *row)
@@ -528,13 +476,17 @@ void plugin_registry_remove_syncs(struct op *op, const char *private_dir)
 
 int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         CLEAN(json_decrefp) json_t *wanted = json_object();
         struct sweep sweep = { op, reg, wanted };
         struct store *store = reg->config.rt->store;
         int r = claim_directory(reg, err);
 
         if (r >= 0)
-                r = store_read(op, store, read_rows, &sweep, err);
+                r = store_read_begin(op, store, &db, err);
+        if (r >= 0)
+                r = plugins_list(db, NULL, op->arena, note_row, &sweep, err);
+        store_read_end(&db);
         if (r >= 0)
                 r = tree_remove(op, reg->staging_dir, err);
         if (r >= 0)

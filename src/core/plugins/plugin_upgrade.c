@@ -21,8 +21,8 @@ static const char *pending_install(struct arena *a, const struct plugin *p)
 
 /* Start the version that `next` names, then write the row. When it does not start, the old one is
  * started again. */
-static int switch_to(struct op *op, struct runtime *rt, const struct plugin *seen,
-                     struct plugin *next, const char *install_id, struct err *err)
+static int switch_version(struct op *op, struct runtime *rt, const struct plugin *seen,
+                          struct plugin *next, const char *install_id, struct err *err)
 {
         CLEAN(err_done) struct err again = { 0 };
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
@@ -70,16 +70,6 @@ static int wait_for_approval(struct op *op, struct runtime *rt, const struct plu
         return 0;
 }
 
-static int check_upgrade(const struct plugin *p, struct err *err)
-{
-        if (plugin_status_runs(p->status) || streq(p->status, PLUGIN_ERROR))
-                return 0;
-        return err_set(err, ERR_INVALID,
-                       "Cannot upgrade plugin in status '%s'. Plugin must be in 'ready', 'error' "
-                       "or 'upgrade_pending' status to be upgraded.",
-                       p->status);
-}
-
 static const char *say_added(struct arena *a, const struct plugin *seen, const json_t *added)
 {
         CLEAN(buf_done) struct buf names = BUF_INIT;
@@ -97,10 +87,10 @@ static const char *say_added(struct arena *a, const struct plugin *seen, const j
 struct key_check {
         const struct plugin *seen;
         const json_t *now, *next; /* manifests */
-        struct op *op;
         struct err *err;
 };
 
+/* A plugin that was installed earlier would take the key from the plugin that has it now. */
 static int check_keys_of(void *ctx, const struct plugin *other)
 {
         struct key_check *k = ctx;
@@ -127,24 +117,16 @@ static int check_keys_of(void *ctx, const struct plugin *other)
         return 0;
 }
 
-/* A plugin that was installed earlier would take the key from the plugin that has it now. */
-static int check_keys(struct db *db, void *arg, struct err *err)
-{
-        struct key_check *k = arg;
-
-        k->err = err;
-        return plugins_list(db, NULL, k->op->arena, check_keys_of, k, err);
-}
-
 /* Take the fetched version into use, or let it wait for approval. */
-static int take_over(struct op *op, struct runtime *rt, const struct plugin *seen,
-                     const struct plugin_fetched *f, bool approved, struct plugin_sink *sink,
-                     struct plugin *next, struct err *err)
+static int take_over_version(struct op *op, struct runtime *rt, const struct plugin *seen,
+                             const struct plugin_fetched *f, bool approved,
+                             struct plugin_sink *sink, struct plugin *next, struct err *err)
 {
         const char *found = json_get_string(f->package.manifest, "id");
         CLEAN(json_decrefp) json_t *now = parse_or_null(seen->manifest);
         CLEAN(json_decrefp) json_t *added = NULL;
-        struct key_check keys = { .seen = seen, .now = now, .next = f->package.manifest, .op = op };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct key_check keys = { seen, now, f->package.manifest, err };
         int r;
 
         if (!streq(found, seen->key))
@@ -152,7 +134,10 @@ static int take_over(struct op *op, struct runtime *rt, const struct plugin *see
                                "Upgrade failed: new manifest ID '%s' does not match existing "
                                "plugin ID '%s'",
                                found, seen->key);
-        r = store_read(op, rt->store, check_keys, &keys, err);
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = plugins_list(db, NULL, op->arena, check_keys_of, &keys, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
         added = manifest_new_capabilities(now, f->package.manifest);
@@ -169,7 +154,7 @@ static int take_over(struct op *op, struct runtime *rt, const struct plugin *see
         *next = *seen;
         plugin_fill_row(op, f, next);
         plugin_say(sink, "starting the worker");
-        return switch_to(op, rt, seen, next, f->install_id, err);
+        return switch_version(op, rt, seen, next, f->install_id, err);
 }
 
 static int read_version(json_t *body, struct arena *a, struct plugin_source *source,
@@ -194,15 +179,18 @@ static int upgrade_held(struct op *op, struct runtime *rt, const char *id, bool 
         struct plugin seen, next = { 0 };
         int r = plugin_load_row(op, rt, id, &seen, err);
 
-        if (r >= 0)
-                r = check_upgrade(&seen, err);
+        if (r >= 0 && !plugin_status_runs(seen.status) && !streq(seen.status, PLUGIN_ERROR))
+                r = err_set(err, ERR_INVALID,
+                            "Cannot upgrade plugin in status '%s'. Plugin must be in 'ready', "
+                            "'error' or 'upgrade_pending' status to be upgraded.",
+                            seen.status);
         if (r < 0)
                 return r;
         source->is_local = seen.package_path != NULL;
         source->name = seen.package_path ? seen.package_path : seen.package_name;
         r = plugin_obtain(op, reg, source, sink, &f, err);
         if (r >= 0)
-                r = take_over(op, rt, &seen, &f, approved, sink, &next, err);
+                r = take_over_version(op, rt, &seen, &f, approved, sink, &next, err);
         if (r < 0) {
                 plugin_abandon(op, reg, f.install_id);
                 return r;
@@ -282,7 +270,7 @@ int plugin_settle(struct op *op, struct runtime *rt, const struct plugin *seen, 
                 gone = seen->install_id;
                 r = read_pending(op, seen, &next, err);
                 if (r >= 0)
-                        r = switch_to(op, rt, seen, &next, NULL, err);
+                        r = switch_version(op, rt, seen, &next, NULL, err);
         } else {
                 next.status = PLUGIN_READY;
                 next.pending = NULL;
