@@ -1,9 +1,10 @@
-/* One text out of an XML answer, by the names that lead to it. Enough for what AWS's older services
- * answer with; no document is built and nothing is copied.
+/* One text out of an XML answer, by the name of its element: what AWS's older services answer with.
+ * No document is built and nothing is copied, because the texts are keys and tokens
+ * (docs/decisions/0016-libraries.md).
  *
- * Elements must be closed in order and nest at most XML_MAX_DEPTH deep. Attributes, comments and
- * processing instructions are stepped over. Document types and CDATA are refused, and so is a found
- * text with entities in it.
+ * Markup in a text is always escaped, so "<Name>" in the answer is the element's tag. An answer
+ * that has it twice is refused, wherever the second one is: in a comment, too. So is a text with
+ * entities or other elements in it.
  *
  * Any thread. */
 #ifndef BERTH_CODEC_XML_H
@@ -11,11 +12,11 @@
 
 #include "base/err.h"
 
-#define XML_MAX_DEPTH 16
+#define XML_NAME_MAX 64
 
-/* 1 and a view of the text of the first element at `path` ("Answer/Result/Id"), 0 when there is
- * none, ERR_INVALID when the bytes up to there make no sense. */
-int xml_find(const char *text, size_t len, const char *path, const char **ret, size_t *ret_len,
+/* 1 and a view of the text of the element `name`, which has no attributes; 0 when there is none;
+ * ERR_INVALID. */
+int xml_find(const char *text, size_t len, const char *name, const char **ret, size_t *ret_len,
              struct err *err);
 
 #endif

@@ -18,6 +18,9 @@
  * The ids of versions are chosen here (ClientRequestToken), as AWS wants it. */
 #include "secret/aws.h"
 
+#include <math.h>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "codec/json_scan.h"
 
@@ -50,17 +53,14 @@ struct description {
         const json_t *stages; /* version id to its labels */
 };
 
-static int describe(struct op *op, const struct aws_settings *s, const char *secret_id,
-                    struct description *ret, struct err *err)
+static int aws_describe(struct op *op, const struct aws_settings *s, const char *secret_id,
+                        struct description *ret, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
         json_t *document = NULL;
-        int r;
+        int r = aws_send(op, s, "DescribeSecret", json_pack("{s:s}", "SecretId", secret_id),
+                         &answer, err);
 
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        r = aws_send(op, s, "DescribeSecret", &q, &answer, err);
         if (r == 0)
                 r = aws_answer_json(op, "DescribeSecret", &answer, &document, err);
         if (r < 0)
@@ -70,25 +70,21 @@ static int describe(struct op *op, const struct aws_settings *s, const char *sec
         return 0;
 }
 
-static bool has_stage(const json_t *labels, const char *stage)
-{
-        const json_t *label;
-        size_t i;
-
-        json_array_foreach(labels, i,
-                           label) if (json_is_string(label) &&
-                                      streq(json_string_value(label), stage)) return true;
-        return false;
-}
-
 /* The version with the label, or NULL. */
 static const char *version_with(const struct description *d, const char *stage)
 {
         const char *id;
-        json_t *labels;
+        json_t *labels, *label;
+        size_t i;
 
-        json_object_foreach((json_t *)d->stages, id,
-                            labels) if (has_stage(labels, stage)) return id;
+        json_object_foreach((json_t *)d->stages, id, labels)
+        {
+                json_array_foreach(labels, i, label)
+                {
+                        if (json_is_string(label) && streq(json_string_value(label), stage))
+                                return id;
+                }
+        }
         return NULL;
 }
 
@@ -96,51 +92,31 @@ static int move_current(struct op *op, const struct aws_settings *s, const char 
                         const char *version_id, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
         const char *holder;
-        int r = describe(op, s, secret_id, &d, err);
+        int r = aws_describe(op, s, secret_id, &d, err);
 
         if (r < 0)
                 return r;
         holder = version_with(&d, STAGE_CURRENT);
         if (holder && streq(holder, version_id))
                 return 0;
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        jw_kstring(&q.w, "VersionStage", STAGE_CURRENT);
-        jw_kstring(&q.w, "MoveToVersionId", version_id);
-        if (holder)
-                jw_kstring(&q.w, "RemoveFromVersionId", holder);
-        return aws_send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
+        return aws_send(op, s, "UpdateSecretVersionStage",
+                        json_pack("{s:s, s:s, s:s, s:s*}", "SecretId", secret_id, "VersionStage",
+                                  STAGE_CURRENT, "MoveToVersionId", version_id,
+                                  "RemoveFromVersionId", holder),
+                        &answer, err);
 }
 
 /* ---- create ---- */
 
-static void put_tag(struct jw *w, const char *key, const char *value)
+static json_t *tag(const char *key, const char *value)
 {
-        jw_object(w);
-        jw_kstring(w, "Key", key);
-        jw_kstring(w, "Value", value);
-        jw_object_end(w);
-}
-
-static void put_tags(struct jw *w, const struct aws_settings *s,
-                     const struct vault_subject *subject)
-{
-        jw_key(w, "Tags");
-        jw_array(w);
-        put_tag(w, "paperclip:managed-by", "paperclip");
-        put_tag(w, "paperclip:provider-owner", s->owner);
-        put_tag(w, "paperclip:deployment-id", s->deployment_id);
-        put_tag(w, "paperclip:company-id", subject->company_id);
-        put_tag(w, "paperclip:secret-key", subject->secret_key);
-        put_tag(w, "paperclip:environment", s->environment);
-        jw_array_end(w);
+        return json_pack("{s:s, s:s}", "Key", key, "Value", value);
 }
 
 /* At most so many bytes, and whole characters. */
-static size_t cut(const char *text, size_t max)
+static size_t whole_characters(const char *text, size_t max)
 {
         size_t n = strnlen(text, max + 1);
 
@@ -157,26 +133,10 @@ static const char *first_version(struct op *op, const struct vault_subject *subj
 {
         const char *text = arena_printf(op->arena, "%s/%s", subject->company_id,
                                         subject->secret_id ? subject->secret_id : "");
-        char h[SIGV4_HASH_LEN + 1];
+        const char *h = vault_hash(op->arena, text, strlen(text));
 
-        sigv4_hash(text, strlen(text), h);
         return arena_printf(op->arena, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16,
                             h + 20);
-}
-
-static void put_create(struct op *op, struct aws_request *q, const struct aws_settings *s,
-                       const struct vault_subject *subject, const char *name)
-{
-        const char *title = subject->secret_name ? subject->secret_name : subject->secret_key;
-
-        jw_kstring(&q->w, "Name", name);
-        jw_kstring(&q->w, "ClientRequestToken", first_version(op, subject));
-        if (s->kms_key_id)
-                jw_kstring(&q->w, "KmsKeyId", s->kms_key_id);
-        jw_kstring(&q->w, "Description",
-                   arena_printf(op->arena, "Paperclip secret %.*s",
-                                (int)cut(title, DESCRIPTION_MAX), title));
-        put_tags(&q->w, s, subject);
 }
 
 /* AWS keeps the name of a deleted secret until its recovery window ends, and says so in a text
@@ -187,7 +147,7 @@ static int explain_create(struct op *op, const struct aws_settings *s, const cha
         struct description d = { 0 };
 
         if (!err || vault_failure_of(err) != VAULT_INVALID_REQUEST ||
-            describe(op, s, name, &d, NULL) < 0 || !d.is_deleted)
+            aws_describe(op, s, name, &d, NULL) < 0 || !d.is_deleted)
                 return code;
         return vault_fail(err, VAULT_CONFLICT,
                           "AWS Secrets Manager still keeps a deleted secret of this key until its "
@@ -200,18 +160,28 @@ static int aws_create(struct op *op, const struct vault_config *config,
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(err_done) struct err e = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
+        const char *title = subject->secret_name ? subject->secret_name : subject->secret_key;
         struct aws_settings s = { 0 };
         const char *name = NULL;
+        json_t *body;
         int r = aws_settings_load(op->arena, config, &s, err);
 
         if (r == 0)
                 r = aws_managed_name(op->arena, &s, subject, &name, err);
         if (r < 0)
                 return r;
-        aws_request_init(&q);
-        put_create(op, &q, &s, subject, name);
-        r = aws_send_value(op, &s, "CreateSecret", &q, value, &answer, &e);
+        body = json_pack("{s:s, s:s, s:s*, s:s, s:[o,o,o,o,o,o]}", "Name", name,
+                         "ClientRequestToken", first_version(op, subject), "KmsKeyId", s.kms_key_id,
+                         "Description",
+                         arena_printf(op->arena, "Paperclip secret %.*s",
+                                      (int)whole_characters(title, DESCRIPTION_MAX), title),
+                         "Tags", tag("paperclip:managed-by", "paperclip"),
+                         tag("paperclip:provider-owner", s.owner),
+                         tag("paperclip:deployment-id", s.deployment_id),
+                         tag("paperclip:company-id", subject->company_id),
+                         tag("paperclip:secret-key", subject->secret_key),
+                         tag("paperclip:environment", s.environment));
+        r = aws_send_value(op, &s, "CreateSecret", body, value, &answer, &e);
         if (r == 0)
                 r = answer_material(op, "CreateSecret", &answer, name, ret, &e);
         else
@@ -255,18 +225,10 @@ static int put_version(struct op *op, const struct aws_settings *s, const char *
                        struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
-        struct uuid token = uuid_new();
-        int r;
+        json_t *body = json_pack("{s:s, s:s, s:[s]}", "SecretId", secret_id, "ClientRequestToken",
+                                 uuid_new().s, "VersionStages", STAGE_PENDING);
+        int r = aws_send_value(op, s, "PutSecretValue", body, value, &answer, err);
 
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        jw_kstring(&q.w, "ClientRequestToken", token.s);
-        jw_key(&q.w, "VersionStages");
-        jw_array(&q.w);
-        jw_string(&q.w, STAGE_PENDING);
-        jw_array_end(&q.w);
-        r = aws_send_value(op, s, "PutSecretValue", &q, value, &answer, err);
         return r < 0 ? r : answer_material(op, "PutSecretValue", &answer, secret_id, ret, err);
 }
 
@@ -311,6 +273,13 @@ static int aws_promote(struct op *op, const struct vault_config *config,
 
 /* ---- references ---- */
 
+static int refuse_namespace(struct err *err)
+{
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "AWS Paperclip-managed namespace secrets cannot be imported as external "
+                       "references");
+}
+
 static int aws_link(struct op *op, const struct vault_config *config,
                     const struct vault_subject *subject, const char *external_ref,
                     const char *version_ref, struct vault_material *ret, struct err *err)
@@ -326,9 +295,7 @@ static int aws_link(struct op *op, const struct vault_config *config,
                 return err_set(err, ERR_UNPROCESSABLE,
                                "An AWS secret is named by its ARN or its name");
         if (aws_reference_in_namespace(op->arena, &s, m.secret_id))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "AWS Paperclip-managed namespace secrets cannot be imported as "
-                               "external references");
+                return refuse_namespace(err);
         aws_material_write(op->arena, &m, ret);
         return 0;
 }
@@ -356,27 +323,11 @@ static int take_value(const struct transfer_answer *a, struct secret_value *ret,
         return secret_value_set(ret, decoded.data, n, err);
 }
 
-static int find_target(struct op *op, const struct aws_settings *s,
-                       const struct vault_subject *subject, const struct vault_material *material,
-                       const struct aws_material *m, const char **ret, struct err *err)
-{
-        if (m->managed)
-                return own_reference(op, s, subject, material, m, ret, err);
-        /* The namespace may have been changed since it was linked. */
-        if (aws_reference_in_namespace(op->arena, s, m->secret_id))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "AWS Paperclip-managed namespace secrets cannot be imported as "
-                               "external references");
-        *ret = m->secret_id;
-        return 0;
-}
-
 static int aws_resolve(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct vault_material *material,
                        struct secret_value *ret, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct aws_settings s = { 0 };
         struct aws_material m = { 0 };
         const char *secret_id = NULL, *version_id;
@@ -384,24 +335,20 @@ static int aws_resolve(struct op *op, const struct vault_config *config,
 
         if (r == 0)
                 r = aws_material_read(op->arena, material, &m, err);
-        if (r == 0)
-                r = find_target(op, &s, subject, material, &m, &secret_id, err);
+        if (r == 0 && m.managed)
+                r = own_reference(op, &s, subject, material, &m, &secret_id, err);
+        else if (r == 0 && aws_reference_in_namespace(op->arena, &s, m.secret_id))
+                r = refuse_namespace(err); /* it may have been changed since it was linked */
+        else
+                secret_id = m.secret_id;
         if (r < 0)
                 return r;
         version_id = material->version_ref ? material->version_ref : m.version_id;
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        if (version_id)
-                jw_kstring(&q.w, "VersionId", version_id);
-        else
-                jw_kstring(&q.w, "VersionStage", STAGE_CURRENT);
-        jw_object_end(&q.w);
-        r = aws_call_run(op, &s,
-                         &(struct aws_call){ .operation = "GetSecretValue",
-                                             .body = buf_str(&q.text),
-                                             .len = q.text.len,
-                                             .holds_value = true },
-                         &answer, err);
+        r = aws_send(op, &s, "GetSecretValue",
+                     json_pack("{s:s, s:s}", "SecretId", secret_id,
+                               version_id ? "VersionId" : "VersionStage",
+                               version_id ? version_id : STAGE_CURRENT),
+                     &answer, err);
         return r < 0 ? r : take_value(&answer, ret, err);
 }
 
@@ -411,22 +358,19 @@ static int delete_secret(struct op *op, const struct aws_settings *s, const char
                          struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
-        struct err e = { 0 };
-        int r;
+        CLEAN(err_done) struct err e = { 0 };
+        int r = aws_send(op, s, "DeleteSecret",
+                         json_pack("{s:s, s:I}", "SecretId", secret_id, "RecoveryWindowInDays",
+                                   (json_int_t)s->recovery_days),
+                         &answer, &e);
 
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        jw_kint(&q.w, "RecoveryWindowInDays", s->recovery_days);
-        r = aws_send(op, s, "DeleteSecret", &q, &answer, &e);
         /* A deletion whose answer was lost is asked for again, and refused the second time. */
         if (r < 0 && vault_failure_of(&e) == VAULT_INVALID_REQUEST &&
-            describe(op, s, secret_id, &d, NULL) == 0 && d.is_deleted)
+            aws_describe(op, s, secret_id, &d, NULL) == 0 && d.is_deleted)
                 r = 0;
         if (r < 0)
                 err_move(err, &e);
-        err_done(&e);
         return r;
 }
 
@@ -437,59 +381,29 @@ static int remove_unanswered(struct op *op, const struct aws_settings *s,
                              const struct vault_subject *subject, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
         const char *name = NULL;
         int r = aws_managed_name(op->arena, s, subject, &name, err);
 
         if (r == 0)
-                r = describe(op, s, name, &d, err);
+                r = aws_describe(op, s, name, &d, err);
         if (r < 0)
                 return r;
         if (d.is_deleted || !json_object_get(d.stages, first_version(op, subject)))
                 return vault_fail(err, VAULT_NOT_FOUND, aws_failure_text(VAULT_NOT_FOUND));
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", name);
-        jw_kbool(&q.w, "ForceDeleteWithoutRecovery", true);
-        return aws_send(op, s, "DeleteSecret", &q, &answer, err);
-}
-
-static int archive_version(struct op *op, const struct aws_settings *s, const char *secret_id,
-                           const char *version_id, struct err *err)
-{
-        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
-
-        if (!version_id)
-                return 0;
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", secret_id);
-        jw_kstring(&q.w, "VersionStage", STAGE_PENDING);
-        jw_kstring(&q.w, "RemoveFromVersionId", version_id);
-        return aws_send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
-}
-
-static int remove_known(struct op *op, const struct aws_settings *s,
-                        const struct vault_subject *subject, const struct vault_material *material,
-                        const struct aws_material *m, enum vault_removal mode, struct err *err)
-{
-        const char *secret_id = NULL;
-        int r = own_reference(op, s, subject, material, m, &secret_id, err);
-
-        if (r < 0)
-                return r;
-        if (mode == VAULT_DELETE)
-                return delete_secret(op, s, secret_id, err);
-        return archive_version(op, s, secret_id,
-                               material->version_ref ? material->version_ref : m->version_id, err);
+        return aws_send(op, s, "DeleteSecret",
+                        json_pack("{s:s, s:b}", "SecretId", name, "ForceDeleteWithoutRecovery", 1),
+                        &answer, err);
 }
 
 static int aws_remove(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err)
 {
+        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         struct aws_settings s = { 0 };
         struct aws_material m = { 0 };
+        const char *secret_id = NULL, *version_id;
         int r = 0;
 
         /* A version whose answer was lost has a label that the next one takes over. */
@@ -504,7 +418,162 @@ static int aws_remove(struct op *op, const struct vault_config *config,
                 return r;
         if (!material->material)
                 return remove_unanswered(op, &s, subject, err);
-        return remove_known(op, &s, subject, material, &m, mode, err);
+        r = own_reference(op, &s, subject, material, &m, &secret_id, err);
+        if (r < 0)
+                return r;
+        if (mode == VAULT_DELETE)
+                return delete_secret(op, &s, secret_id, err);
+        version_id = material->version_ref ? material->version_ref : m.version_id;
+        if (!version_id)
+                return 0;
+        return aws_send(op, &s, "UpdateSecretVersionStage",
+                        json_pack("{s:s, s:s, s:s}", "SecretId", secret_id, "VersionStage",
+                                  STAGE_PENDING, "RemoveFromVersionId", version_id),
+                        &answer, err);
+}
+
+/* ---- list ---- */
+
+/* AWS writes seconds since 1970, with a fraction. */
+static void set_date(json_t *to, const char *key, const json_t *entry, const char *from)
+{
+        const json_t *v = json_object_get(entry, from);
+        double seconds = json_is_number(v) ? json_number_value(v) : NAN;
+        char iso[ISO_TIME_LEN + 1];
+
+        if (!isfinite(seconds) || fabs(seconds) > 1e11) {
+                json_object_set_new(to, key, json_null());
+                return;
+        }
+        clock_iso((int64_t)(seconds * (double)US_PER_S), iso);
+        json_object_set_new(to, key, json_string(iso));
+}
+
+/* What a description or a tag says stays in AWS; that there is one may be known. */
+static json_t *metadata_of(const json_t *entry)
+{
+        const char *description = json_get_string(entry, "Description");
+        const char *kms = json_get_string(entry, "KmsKeyId");
+        json_t *m = json_object();
+
+        set_date(m, "createdDate", entry, "CreatedDate");
+        set_date(m, "lastAccessedDate", entry, "LastAccessedDate");
+        set_date(m, "lastChangedDate", entry, "LastChangedDate");
+        set_date(m, "deletedDate", entry, "DeletedDate");
+        json_object_set_new(m, "hasDescription", json_boolean(description && *description));
+        json_object_set_new(m, "hasKmsKey", json_boolean(kms && *kms));
+        json_object_set_new(
+                m, "tagCount",
+                json_integer((json_int_t)json_array_size(json_object_get(entry, "Tags"))));
+        return m;
+}
+
+static int aws_list(struct op *op, const struct vault_config *config, const struct vault_page *page,
+                    json_t **ret, struct err *err)
+{
+        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
+        struct aws_settings s = { 0 };
+        json_t *document = NULL, *list, *entry, *body;
+        size_t i;
+        int r = aws_settings_load(op->arena, config, &s, err);
+
+        if (r < 0)
+                return r;
+        body = json_pack("{s:I, s:s*, s:b}", "MaxResults",
+                         (json_int_t)MAX(1, MIN(page->page_size, 100)), "NextToken",
+                         page->next_token, "IncludePlannedDeletion", 0);
+        if (page->query && *page->query)
+                json_object_set_new(
+                        body, "Filters",
+                        json_pack("[{s:s, s:[s]}]", "Key", "all", "Values", page->query));
+        r = aws_send(op, &s, "ListSecrets", body, &answer, err);
+        if (r == 0)
+                r = aws_answer_json(op, "ListSecrets", &answer, &document, err);
+        if (r < 0)
+                return r;
+        list = json_array();
+        json_array_foreach(json_object_get(document, "SecretList"), i, entry)
+        {
+                const char *arn = json_get_string(entry, "ARN");
+                const char *name = json_get_string(entry, "Name");
+
+                if (arn || name)
+                        json_array_append_new(list,
+                                              json_pack("{s:s, s:s, s:n, s:o}", "externalRef",
+                                                        arn ? arn : name, "name",
+                                                        name ? name : aws_reference_name(arn),
+                                                        "providerVersionRef", "providerMetadata",
+                                                        metadata_of(entry)));
+        }
+        *ret = json_pack("{s:o,s:o}", "secrets", list, "nextToken",
+                         json_string_or_null(json_get_string(document, "NextToken")));
+        return 0;
+}
+
+/* ---- health ---- */
+
+static json_t *texts(struct op *op, const char *text)
+{
+        json_t *list = json_keep(op->arena, json_array());
+
+        if (text)
+                json_array_append_new(list, json_string(text));
+        return list;
+}
+
+static int health_missing(struct op *op, struct vault_health *ret)
+{
+        CLEAN(buf_done) struct buf list = BUF_INIT;
+        json_t *missing = aws_settings_missing(), *name;
+        size_t i;
+
+        json_array_foreach(missing, i, name)
+                buf_appendf(&list, "%s%s", i ? ", " : "", json_string_value(name));
+        ret->status = "warn";
+        ret->message =
+                arena_printf(op->arena, "AWS Secrets Manager provider is not ready: missing %s.",
+                             buf_str(&list));
+        json_object_set_new(ret->details, "missingConfig", missing);
+        return 0;
+}
+
+/* Makes no call: whether the settings and what can be seen of credentials make sense. */
+static int aws_health(struct op *op, const struct vault_config *config, struct vault_health *ret,
+                      struct err *err)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        json_t *missing = aws_settings_missing();
+        bool is_static = aws_credentials_static_in_env(), has_all = json_array_size(missing) == 0;
+        struct aws_settings s = { 0 };
+        int r = aws_settings_load(op->arena, config, &s, &why);
+
+        json_decref(missing);
+        *ret = (struct vault_health){
+                .status = is_static ? "warn" : "ok",
+                .message = "AWS Secrets Manager provider is configured.",
+                .details = json_keep(op->arena, json_object()),
+                .warnings = texts(op, is_static ? "Static AWS access keys are visible in the "
+                                                  "environment of this process. Prefer a role: "
+                                                  "instance, container or web identity."
+                                                : NULL),
+                .guidance = texts(op, "Values live in AWS. A back-up of the database holds their "
+                                      "references, and restores nothing without that account."),
+        };
+        json_object_set_new(ret->details, "credentialSource",
+                            json_string("AWS SDK default credential provider chain"));
+        json_object_set_new(ret->details, "detectedCredentialSources", aws_credentials_detected());
+        if (r < 0 && !(config && config->id) && !has_all)
+                return health_missing(op, ret);
+        if (r < 0) {
+                ret->status = "error";
+                ret->message = arena_strdup(op->arena, why.msg);
+                return 0;
+        }
+        json_object_set_new(ret->details, "region", json_string(s.region));
+        json_object_set_new(ret->details, "prefix", json_string(s.prefix));
+        json_object_set_new(ret->details, "deploymentId", json_string(s.deployment_id));
+        json_object_set_new(ret->details, "kmsKeyConfigured", json_boolean(s.kms_key_id != NULL));
+        return 0;
 }
 
 static bool aws_is_configured(void)

@@ -1,10 +1,8 @@
 /* The parts of the provider for AWS Secrets Manager; secret/vault.h is what others use.
  *
  *   aws.c                     the provider: what each call of vault.h means in AWS's words
- *   aws_list.c, aws_health.c  … the parts of it that keep nothing
  *   aws_settings.c            where, under which names, and what is out of bounds
- *   aws_request.c             the JSON of a call and of its answer
- *   aws_call.c                one signed call and what its failure means
+ *   aws_call.c                one call: its JSON, its signature, and what its failure means
  *   aws_credentials.c         who we are: the chain of sources and its cache
  *   aws_credentials_files.c   … environment and shared files
  *   aws_credentials_remote.c  … container, instance and web identity
@@ -122,33 +120,14 @@ int aws_credentials_set(struct aws_credentials *c, const char *id, size_t id_len
 
 /* ---- calls ---- */
 
-struct aws_call {
-        const char *operation;
-        const char *body;
-        size_t len;
-        bool holds_value; /* in what is sent or answered: then AWS's text is not logged either */
-};
-
-/* Sign and send. 0 with a 200 and its bytes; otherwise the error of vault_fail(), logged here with
- * AWS's own words. */
-int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_call *call,
-                 struct transfer_answer *ret, struct err *err);
-
-/* The JSON object of a call, built with `w`. */
-struct aws_request {
-        struct buf text;
-        struct jw w;
-};
-
-void aws_request_init(struct aws_request *q);
-void aws_request_done(struct aws_request *q);
-/* End the object and send it; as aws_call_run(). */
-int aws_send(struct op *op, const struct aws_settings *s, const char *operation,
-             struct aws_request *q, struct transfer_answer *ret, struct err *err);
+/* Sign and send the object, which is taken. 0 with a 200 and its bytes; otherwise the error of
+ * vault_fail(), logged here with AWS's own words. */
+int aws_send(struct op *op, const struct aws_settings *s, const char *operation, json_t *take_body,
+             struct transfer_answer *ret, struct err *err);
 /* The same with the value as SecretString, in memory that is wiped. */
 int aws_send_value(struct op *op, const struct aws_settings *s, const char *operation,
-                   struct aws_request *q, const struct secret_value *value,
-                   struct transfer_answer *ret, struct err *err);
+                   json_t *take_body, const struct secret_value *value, struct transfer_answer *ret,
+                   struct err *err);
 /* The answer makes no sense: VAULT_ERROR, and `what` for the log. */
 int aws_bad_answer(const char *operation, const char *what, struct err *err);
 /* A string member, in the arena; NULL when there is none. Never for the value itself. */
@@ -156,9 +135,6 @@ const char *aws_answer_text(struct op *op, const struct transfer_answer *a, cons
 /* The whole answer as an object that lives as long as the operation; only where it has no value. */
 int aws_answer_json(struct op *op, const char *operation, const struct transfer_answer *a,
                     json_t **ret, struct err *err);
-/* Let the value live as long as the operation. */
-json_t *aws_keep(struct op *op, json_t *take_value);
-
 /* What a refusal means. `type` is AWS's name for it, as in x-amzn-errortype or __type. */
 enum vault_failure aws_classify(int status, const char *type);
 const char *aws_failure_text(enum vault_failure kind);
@@ -166,12 +142,5 @@ const char *aws_failure_text(enum vault_failure kind);
 const char *aws_error_type(struct arena *arena, const char *text);
 /* AWS's text for the log: without ARNs, account numbers and key ids, and short. */
 const char *aws_redact(struct arena *arena, const char *text);
-
-/* ---- the provider's parts, as in vault.h ---- */
-
-int aws_list(struct op *op, const struct vault_config *config, const struct vault_page *page,
-             json_t **ret, struct err *err);
-int aws_health(struct op *op, const struct vault_config *config, struct vault_health *ret,
-               struct err *err);
 
 #endif

@@ -1,9 +1,9 @@
-/* One signed call to AWS, whether it is tried again, and what its failure means. */
+/* One call to AWS: its JSON, its signature, whether it is tried again, and what its failure means.
+ */
 #include "secret/aws.h"
 
 #include <ctype.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "codec/json_scan.h"
 
@@ -13,6 +13,13 @@
 #define TOTAL_MS     30000
 #define LOGGED_MAX   300
 #define ACCOUNT_LEN  12
+
+struct aws_call {
+        const char *operation;
+        const char *body;
+        size_t len;
+        bool holds_value; /* in what is sent or answered: then AWS's text is not logged either */
+};
 
 /* ---- what a failure means ---- */
 
@@ -206,57 +213,34 @@ static int failed(const struct aws_call *call, int code, struct err *reason, str
 
 /* ---- one signed request ---- */
 
-static bool is_read(const char *operation)
-{
-        return str_starts(operation, "Get") || str_starts(operation, "List") ||
-               str_starts(operation, "Describe");
-}
-
 static int send_signed(struct op *op, const struct aws_settings *s, const struct aws_call *call,
                        const struct aws_credentials *c, struct transfer_answer *ret,
                        struct err *err)
 {
-        CLEAN(buf_wipe) struct buf authorization = BUF_INIT;
-        char date[SIGV4_DATE_LEN + 1], hash[SIGV4_HASH_LEN + 1];
-        struct sigv4_header headers[8] = {
+        struct transfer_header headers[5] = {
                 { "content-type", CONTENT_TYPE },
                 { "host", aws_endpoint_host(op->arena, s->endpoint) },
-                { "x-amz-content-sha256", hash },
-                { "x-amz-date", date },
+                { "x-amz-content-sha256", vault_hash(op->arena, call->body, call->len) },
                 { "x-amz-target", arena_printf(op->arena, SERVICE ".%s", call->operation) },
+                { "x-amz-security-token", c->token.data },
         };
-        struct sigv4_request request = {
-                .method = "POST",
-                .path = aws_endpoint_path(s->endpoint),
-                .headers = headers,
-                .n_headers = 5,
-                .body = call->body,
-                .body_len = call->len,
-        };
-        struct sigv4_key key = { c->access_key_id, c->secret.data, s->region, SERVICE };
+        struct transfer_signing signing = { c->access_key_id, c->secret.data, s->region, SERVICE };
         struct transfer t = {
                 .method = "POST",
                 .url = s->endpoint,
                 .headers = headers,
+                .n_headers = c->token.data ? 5 : 4,
+                .signing = &signing,
                 .body = call->body,
                 .body_len = call->len,
                 .connect_ms = CONNECT_MS,
                 .total_ms = TOTAL_MS,
                 .ca_file = aws_env_plain("AWS_CA_BUNDLE"),
-                .once = !is_read(call->operation),
+                .once = !str_starts(call->operation, "Get") &&
+                        !str_starts(call->operation, "List") &&
+                        !str_starts(call->operation, "Describe"),
         };
-        int r;
 
-        sigv4_date(clock_wall_us(), date);
-        sigv4_hash(call->body, call->len, hash);
-        if (c->token.data)
-                headers[request.n_headers++] =
-                        (struct sigv4_header){ "x-amz-security-token", c->token.data };
-        r = sigv4_sign(&request, &key, date, &authorization, err);
-        if (r < 0)
-                return r;
-        t.n_headers = request.n_headers;
-        headers[t.n_headers++] = (struct sigv4_header){ "authorization", buf_str(&authorization) };
         return transfer_run(op, &t, ret, err);
 }
 
@@ -304,8 +288,8 @@ static int attempt(struct op *op, const struct aws_settings *s, const struct aws
         return r;
 }
 
-int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_call *call,
-                 struct transfer_answer *ret, struct err *err)
+static int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_call *call,
+                        struct transfer_answer *ret, struct err *err)
 {
         CLEAN(aws_credentials_done) struct aws_credentials first = { 0 }, second = { 0 };
         bool stale;
@@ -323,4 +307,78 @@ int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_c
                 return r;
         err_clear(err);
         return attempt(op, s, call, &second, ret, &stale, err);
+}
+
+/* ---- JSON ---- */
+
+int aws_send(struct op *op, const struct aws_settings *s, const char *operation, json_t *take_body,
+             struct transfer_answer *ret, struct err *err)
+{
+        const char *text = json_to_arena(op->arena, json_keep(op->arena, take_body));
+
+        return aws_call_run(op, s,
+                            &(struct aws_call){ operation, text, strlen(text),
+                                                streq(operation, "GetSecretValue") },
+                            ret, err);
+}
+
+int aws_send_value(struct op *op, const struct aws_settings *s, const char *operation,
+                   json_t *take_body, const struct secret_value *value, struct transfer_answer *ret,
+                   struct err *err)
+{
+        CLEAN(secret_value_done) struct secret_value body = { 0 };
+        const char *text = json_to_arena(op->arena, json_keep(op->arena, take_body));
+        static const char member[] = ",\"SecretString\":\"";
+        size_t n = strlen(text) - 1; /* without the brace at the end */
+        int r = secret_value_room(
+                &body, n + sizeof(member) + 2 + json_scan_escaped_len(value->data, value->len),
+                err);
+
+        if (r < 0)
+                return r;
+        memcpy(body.data, text, n);
+        memcpy(body.data + n, member, sizeof(member) - 1);
+        n += sizeof(member) - 1;
+        n += json_scan_escape(value->data, value->len, body.data + n);
+        body.data[n++] = '"';
+        body.data[n++] = '}';
+        return aws_call_run(op, s, &(struct aws_call){ operation, body.data, n, true }, ret, err);
+}
+
+int aws_bad_answer(const char *operation, const char *what, struct err *err)
+{
+        log_warn("AWS Secrets Manager answered nonsense", LOG_S("operation", operation),
+                 LOG_S("what", what));
+        return vault_fail(err, VAULT_ERROR, aws_failure_text(VAULT_ERROR));
+}
+
+/* A string member, in the arena; NULL when there is none. Never for the value itself. */
+const char *aws_answer_text(struct op *op, const struct transfer_answer *a, const char *key)
+{
+        const char *raw;
+        size_t len, n;
+        char *text;
+
+        if (!a->room.data || json_scan_string(a->room.data, a->len, key, &raw, &len, NULL) <= 0)
+                return NULL;
+        text = arena_alloc(op->arena, len + 1);
+        if (json_scan_decode(raw, len, text, &n, NULL) < 0 || n == 0 || n > AWS_REFERENCE_MAX)
+                return NULL;
+        return text;
+}
+
+/* Answers without a value. */
+int aws_answer_json(struct op *op, const char *operation, const struct transfer_answer *a,
+                    json_t **ret, struct err *err)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        json_t *document = NULL;
+
+        if (!a->room.data || json_parse(a->room.data, a->len, &document, &why) < 0)
+                return aws_bad_answer(operation, why.msg, err);
+        (void)json_keep(op->arena, document);
+        if (!json_is_object(document))
+                return aws_bad_answer(operation, "not an object", err);
+        *ret = document;
+        return 0;
 }

@@ -137,7 +137,7 @@ static struct region *claim_region(const char *name)
         return r;
 }
 
-static void keep(struct region *r, const struct aws_credentials *c)
+static void keep_credentials(struct region *r, const struct aws_credentials *c)
 {
         int64_t left = CACHE_MS;
 
@@ -176,7 +176,8 @@ enum finding { FRESH, LOAD, WAIT, NO_ROOM };
 
 /* What to do: *ret is filled with FRESH; *ret_load is ours to finish with LOAD, to wait for with
  * WAIT. */
-static enum finding look(const char *name, struct aws_credentials *ret, struct load **ret_load)
+static enum finding look_in_cache(const char *name, struct aws_credentials *ret,
+                                  struct load **ret_load)
 {
         struct region *r = claim_region(name);
 
@@ -208,7 +209,7 @@ static void finish_load(const char *name, struct load *l, const struct aws_crede
         r = find_region(name);
         if (r && r->load == l) {
                 if (c)
-                        keep(r, c);
+                        keep_credentials(r, c);
                 r->load = NULL;
         }
         l->failure = failure;
@@ -242,7 +243,7 @@ int aws_credentials_get(struct op *op, const char *region, struct aws_credential
                 enum finding found;
 
                 pthread_mutex_lock(&lock);
-                found = look(region, ret, &l);
+                found = look_in_cache(region, ret, &l);
                 pthread_mutex_unlock(&lock);
                 switch (found) {
                 case FRESH:

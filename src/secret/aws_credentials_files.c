@@ -69,7 +69,7 @@ struct profile {
         struct err *err;
 };
 
-static int get(const struct profile *p, const char *key, const char **ret, size_t *ret_len)
+static int profile_get(const struct profile *p, const char *key, const char **ret, size_t *ret_len)
 {
         int r;
 
@@ -87,14 +87,14 @@ static int from_profile(const struct profile *p, struct aws_credentials *ret)
 {
         const char *id, *secret, *token;
         size_t id_len, secret_len, token_len;
-        int r = get(p, "aws_access_key_id", &id, &id_len);
+        int r = profile_get(p, "aws_access_key_id", &id, &id_len);
 
         if (r <= 0)
                 return r;
-        r = get(p, "aws_secret_access_key", &secret, &secret_len);
+        r = profile_get(p, "aws_secret_access_key", &secret, &secret_len);
         if (r <= 0)
                 return r;
-        r = get(p, "aws_session_token", &token, &token_len);
+        r = profile_get(p, "aws_session_token", &token, &token_len);
         if (r < 0)
                 return r;
         r = aws_credentials_set(ret, id, id_len, secret, secret_len, token, token_len, p->err);

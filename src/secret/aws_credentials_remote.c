@@ -134,7 +134,7 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(buf_wipe) struct buf token = BUF_INIT;
-        struct sigv4_header header = { "authorization", NULL };
+        struct transfer_header header = { "authorization", NULL };
         struct transfer t = { .method = "GET",
                               .url = container_url(op),
                               .headers = &header,
@@ -166,7 +166,7 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
 static int instance_get(struct op *op, const char *base, const char *path, const char *token,
                         struct transfer_answer *ret, struct err *err)
 {
-        struct sigv4_header header = { "x-aws-ec2-metadata-token", token };
+        struct transfer_header header = { "x-aws-ec2-metadata-token", token };
         struct transfer t = { .method = "GET",
                               .url = arena_printf(op->arena, "%s%s", base, path),
                               .headers = &header,
@@ -181,7 +181,8 @@ static int instance_get(struct op *op, const char *base, const char *path, const
 static int instance_token(struct op *op, const char *base, struct transfer_answer *ret,
                           struct err *err)
 {
-        struct sigv4_header header = { "x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS };
+        struct transfer_header header = { "x-aws-ec2-metadata-token-ttl-seconds",
+                                          TOKEN_TTL_SECONDS };
         struct transfer t = { .method = "PUT",
                               .url = arena_printf(op->arena, "%s/latest/api/token", base),
                               .headers = &header,
@@ -267,20 +268,6 @@ static void put_form(struct buf *out, const char *name, const char *value)
         }
 }
 
-static int xml_part(const struct transfer_answer *a, const char *name, const char **ret,
-                    size_t *ret_len, struct err *err)
-{
-        char path[160];
-        int r;
-
-        (void)snprintf(path, sizeof(path),
-                       "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/"
-                       "Credentials/%s",
-                       name);
-        r = xml_find(a->room.data, a->len, path, ret, ret_len, err);
-        return r == 0 ? err_set(err, ERR_INVALID, "no %s in the answer", name) : r;
-}
-
 static int read_xml(struct op *op, const struct transfer_answer *a, struct aws_credentials *ret,
                     struct err *err)
 {
@@ -293,13 +280,14 @@ static int read_xml(struct op *op, const struct transfer_answer *a, struct aws_c
         if (a->len == 0)
                 return err_set(err, ERR_INVALID, "an empty answer");
         if (a->status != 200) {
-                r = xml_find(a->room.data, a->len, "ErrorResponse/Error/Code", &part[0], &len[0],
-                             NULL);
+                r = xml_find(a->room.data, a->len, "Code", &part[0], &len[0], NULL);
                 return err_set(err, ERR_FORBIDDEN, "answered %d %s", a->status,
                                r > 0 ? arena_strndup(op->arena, part[0], MIN(len[0], 64)) : "");
         }
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-                r = xml_part(a, names[i], &part[i], &len[i], err);
+                r = xml_find(a->room.data, a->len, names[i], &part[i], &len[i], err);
+                if (r == 0)
+                        r = err_set(err, ERR_INVALID, "no %s in the answer", names[i]);
                 if (r < 0)
                         return r;
         }
@@ -322,7 +310,7 @@ static int assume_role(struct op *op, const char *url, const char *role, const c
                        struct transfer_answer *ret, struct err *err)
 {
         const char *session = aws_env_plain("AWS_ROLE_SESSION_NAME");
-        struct sigv4_header header = { "content-type", "application/x-www-form-urlencoded" };
+        struct transfer_header header = { "content-type", "application/x-www-form-urlencoded" };
         CLEAN(buf_wipe) struct buf form = BUF_INIT;
         struct transfer t = { .method = "POST",
                               .url = url,

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "codec/sigv4.h"
-
 #define DEFAULT_NAME    "paperclip"
 #define MIN_DAYS        7
 #define MAX_DAYS        30
@@ -443,7 +441,7 @@ void aws_material_write(struct arena *arena, const struct aws_material *m,
                         struct vault_material *ret)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT, mark = BUF_INIT;
-        char hash[SIGV4_HASH_LEN + 1];
+        const char *hash;
         struct jw w;
 
         jw_init(&w, &text);
@@ -454,12 +452,12 @@ void aws_material_write(struct arena *arena, const struct aws_material *m,
         jw_kstring(&w, "source", m->managed ? "managed" : "external_reference");
         jw_object_end(&w);
         buf_appendf(&mark, AWS_SCHEME ":%s:%s", m->secret_id, m->version_id ? m->version_id : "");
-        sigv4_hash(mark.data, mark.len, hash);
+        hash = vault_hash(arena, mark.data, mark.len);
         *ret = (struct vault_material){
                 .material = arena_strdup(arena, buf_str(&text)),
                 .external_ref = arena_strdup(arena, m->secret_id),
                 .version_ref = arena_strdup(arena, m->version_id),
-                .value_mark = arena_strdup(arena, hash),
-                .fingerprint = arena_strdup(arena, hash),
+                .value_mark = hash,
+                .fingerprint = hash,
         };
 }

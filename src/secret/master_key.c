@@ -353,7 +353,7 @@ static void forget(void)
         ring.other_is_retired = ring.other_is_given = false;
 }
 
-static int load(const struct master_key_source *source, bool has_sealed, struct err *err)
+static int load_key(const struct master_key_source *source, bool has_sealed, struct err *err)
 {
         int r = source->text ? load_text(source->text, source->variable, &ring.current, err)
                              : load_file(has_sealed, err);
@@ -377,7 +377,7 @@ int master_key_load(const struct master_key_source *source, bool has_sealed, str
         ring.variable = source->text ? xstrdup(source->variable) : NULL;
         ring.file = source->file ? xstrdup(source->file) : NULL;
         ring.is_ours = source->is_ours;
-        r = load(source, has_sealed, &why);
+        r = load_key(source, has_sealed, &why);
         if (r < 0) {
                 let_go(&ring.current);
                 let_go(&ring.other);
@@ -413,7 +413,7 @@ bool master_key_is_changing(void)
         return yes;
 }
 
-static int begin(struct err *err)
+static int begin_key_change(struct err *err)
 {
         CLEAN(cleanup_free) char *next = NULL;
         int r;
@@ -443,7 +443,7 @@ int master_key_begin_change(struct err *err)
         int r;
 
         pthread_mutex_lock(&ring.change);
-        r = begin(err);
+        r = begin_key_change(err);
         pthread_mutex_unlock(&ring.change);
         return r;
 }

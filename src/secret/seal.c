@@ -25,7 +25,7 @@ static void derive(const struct master_key *master, enum purpose purpose,
 
 /* Lengths are fixed by the form of ids, and the separators cannot stand in one: no two places give
  * the same bytes. */
-static size_t describe(const struct seal_place *place, char ret[AD_MAX])
+static size_t describe_place(const struct seal_place *place, char ret[AD_MAX])
 {
         int n = snprintf(ret, AD_MAX, "%s\n%s\n%s\n%lld", SEAL_SCHEME, place->company_id,
                          place->secret_id, (long long)place->version);
@@ -56,7 +56,7 @@ int seal(struct arena *arena, const struct seal_place *place, const struct secre
         if (r < 0)
                 return r;
         box = arena_alloc(arena, len);
-        ad_len = describe(place, ad);
+        ad_len = describe_place(place, ad);
         randombytes_buf(nonce, sizeof(nonce));
         derive(&master, FOR_SEALING, key);
         (void)crypto_aead_xchacha20poly1305_ietf_encrypt(
@@ -121,7 +121,7 @@ static int open_ours(const struct seal_place *place, const json_t *material,
         r = secret_value_alloc(ret, box.len - TAG_BYTES, err);
         if (r < 0)
                 return r;
-        ad_len = describe(place, ad);
+        ad_len = describe_place(place, ad);
         derive(&master, FOR_SEALING, key);
         r = crypto_aead_xchacha20poly1305_ietf_decrypt(
                 (unsigned char *)ret->data, NULL, NULL, (const unsigned char *)box.data, box.len,

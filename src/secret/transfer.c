@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -24,23 +25,18 @@
 
 /* ---- libcurl, when it is needed ---- */
 
+/* The functions that are used: curl.easy_init is libcurl's curl_easy_init, and so on. */
+#define CURL_FUNCTIONS(X)                                                                          \
+        X(global_init_mem)                                                                         \
+        X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup) X(easy_strerror)               \
+                X(slist_append) X(slist_free_all) X(multi_init) X(multi_setopt)                    \
+                        X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll)  \
+                                X(multi_info_read) X(multi_cleanup)
+#define DECLARE(name) __typeof__(curl_##name) *name;
+#define FIND(name)    &&find_symbol(lib, "curl_" #name, &curl.name)
+
 static struct {
-        CURLcode (*global_init)(long);
-        CURL *(*easy_init)(void);
-        CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
-        CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
-        void (*easy_cleanup)(CURL *);
-        const char *(*easy_strerror)(CURLcode);
-        struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
-        void (*slist_free_all)(struct curl_slist *);
-        CURLM *(*multi_init)(void);
-        CURLMcode (*multi_setopt)(CURLM *, CURLMoption, ...);
-        CURLMcode (*multi_add_handle)(CURLM *, CURL *);
-        CURLMcode (*multi_remove_handle)(CURLM *, CURL *);
-        CURLMcode (*multi_perform)(CURLM *, int *);
-        CURLMcode (*multi_poll)(CURLM *, struct curl_waitfd[], unsigned, int, int *);
-        CURLMsg *(*multi_info_read)(CURLM *, int *);
-        CURLMcode (*multi_cleanup)(CURLM *);
+        CURL_FUNCTIONS(DECLARE)
 } curl;
 
 static bool loaded;
@@ -55,27 +51,33 @@ static bool find_symbol(void *library, const char *name, void *ret)
         return symbol != NULL;
 }
 
-static void load(void)
+/* Keys and values pass through libcurl's memory, so it is wiped when it is freed. */
+
+static void wipe_free(void *p)
+{
+        if (p)
+                sodium_memzero(p, malloc_usable_size(p));
+        free(p);
+}
+
+static void *wipe_realloc(void *p, size_t size)
+{
+        void *larger = malloc(size);
+
+        if (!larger || !p)
+                return larger;
+        memcpy(larger, p, MIN(size, malloc_usable_size(p)));
+        wipe_free(p);
+        return larger;
+}
+
+static void load_libcurl(void)
 {
         void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
 
-        loaded = lib && find_symbol(lib, "curl_global_init", &curl.global_init) &&
-                 find_symbol(lib, "curl_easy_init", &curl.easy_init) &&
-                 find_symbol(lib, "curl_easy_setopt", &curl.easy_setopt) &&
-                 find_symbol(lib, "curl_easy_getinfo", &curl.easy_getinfo) &&
-                 find_symbol(lib, "curl_easy_cleanup", &curl.easy_cleanup) &&
-                 find_symbol(lib, "curl_easy_strerror", &curl.easy_strerror) &&
-                 find_symbol(lib, "curl_slist_append", &curl.slist_append) &&
-                 find_symbol(lib, "curl_slist_free_all", &curl.slist_free_all) &&
-                 find_symbol(lib, "curl_multi_init", &curl.multi_init) &&
-                 find_symbol(lib, "curl_multi_setopt", &curl.multi_setopt) &&
-                 find_symbol(lib, "curl_multi_add_handle", &curl.multi_add_handle) &&
-                 find_symbol(lib, "curl_multi_remove_handle", &curl.multi_remove_handle) &&
-                 find_symbol(lib, "curl_multi_perform", &curl.multi_perform) &&
-                 find_symbol(lib, "curl_multi_poll", &curl.multi_poll) &&
-                 find_symbol(lib, "curl_multi_info_read", &curl.multi_info_read) &&
-                 find_symbol(lib, "curl_multi_cleanup", &curl.multi_cleanup) &&
-                 curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+        loaded = lib CURL_FUNCTIONS(FIND) &&
+                 curl.global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_free, wipe_realloc, strdup,
+                                      calloc) == CURLE_OK;
 }
 
 /* ---- connections that wait for the next request ---- */
@@ -129,15 +131,6 @@ struct running {
         struct err *err;
 };
 
-/* The list holds signatures and tokens. */
-static void free_headers(struct curl_slist *list)
-{
-        for (struct curl_slist *l = list; l; l = l->next)
-                sodium_memzero(l->data, strlen(l->data));
-        if (list)
-                curl.slist_free_all(list);
-}
-
 static void running_done(struct running *r)
 {
         if (r->added)
@@ -148,7 +141,8 @@ static void running_done(struct running *r)
                 give_handle(r->multi);
         else if (r->multi)
                 (void)curl.multi_cleanup(r->multi);
-        free_headers(r->headers);
+        if (r->headers)
+                curl.slist_free_all(r->headers);
 }
 
 static int make_room(struct running *r, size_t wanted)
@@ -209,38 +203,33 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
         return size * n;
 }
 
-static int add_header(struct running *r, const char *name, const char *value)
+static void add_header(struct running *r, const char *line)
 {
-        CLEAN(buf_wipe) struct buf line = BUF_INIT;
-        struct curl_slist *longer;
+        struct curl_slist *longer = curl.slist_append(r->headers, line);
 
-        if (!http1_is_field_name(name) || !http1_is_field_value(value))
-                return err_set(r->err, ERR_INVALID, "a header cannot be sent");
-        if (!buf_reserve(&line, strlen(name) + strlen(value) + 3))
-                memory_exhausted();
-        buf_appendf(&line, "%s: %s", name, value);
-        longer = curl.slist_append(r->headers, buf_str(&line));
         if (!longer)
                 memory_exhausted();
         r->headers = longer;
-        return 0;
 }
 
 static int add_headers(struct running *r, const struct transfer *t)
 {
-        static const char *const unwanted[] = { "Accept:", "Expect:" };
-        int e = 0;
+        for (size_t i = 0; i < t->n_headers; i++) {
+                const char *name = t->headers[i].name, *value = t->headers[i].value;
+                CLEAN(buf_wipe) struct buf line = BUF_INIT;
 
-        for (size_t i = 0; e == 0 && i < t->n_headers; i++)
-                e = add_header(r, t->headers[i].name, t->headers[i].value);
-        for (size_t i = 0; e == 0 && i < ARRAY_LEN(unwanted); i++) {
-                struct curl_slist *longer = curl.slist_append(r->headers, unwanted[i]);
-
-                if (!longer)
+                if (!http1_is_field_name(name) || !http1_is_field_value(value))
+                        return err_set(r->err, ERR_INVALID, "a header cannot be sent");
+                if (!buf_reserve(&line, strlen(name) + strlen(value) + 3))
                         memory_exhausted();
-                r->headers = longer;
+                buf_appendf(&line, "%s: %s", name, value);
+                add_header(r, buf_str(&line));
         }
-        return e;
+        if (t->signing) /* libcurl would sign the headers that are taken away */
+                return 0;
+        add_header(r, "Accept:");
+        add_header(r, "Expect:");
+        return 0;
 }
 
 /* The address to connect to is known here, whatever the URL or the name server said. */
@@ -310,6 +299,15 @@ static int set_request(struct running *r, const struct transfer *t)
                 SET(CURLOPT_POSTFIELDS, t->body); /* read from there, not copied */
                 SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->body_len);
         }
+        if (t->signing) {
+                const struct transfer_signing *s = t->signing;
+                CLEAN(cleanup_free)
+                char *rule = xasprintf("aws:amz:%s:%s", s->region, s->service);
+
+                SET(CURLOPT_AWS_SIGV4, rule);
+                SET(CURLOPT_USERNAME, s->access_key_id);
+                SET(CURLOPT_PASSWORD, s->secret);
+        }
         SET(CURLOPT_CUSTOMREQUEST, t->method);
         SET(CURLOPT_HTTPHEADER, r->headers);
         SET(CURLOPT_WRITEFUNCTION, on_body);
@@ -319,7 +317,7 @@ static int set_request(struct running *r, const struct transfer *t)
         return 0;
 }
 
-static int prepare(struct running *r, const struct transfer *t)
+static int transfer_prepare(struct running *r, const struct transfer *t)
 {
         int e;
 
@@ -341,7 +339,7 @@ static int prepare(struct running *r, const struct transfer *t)
 }
 
 /* Until libcurl has finished; its own limit ends it at the latest. */
-static int drive(struct op *op, struct running *r)
+static int transfer_drive(struct op *op, struct running *r)
 {
         struct curl_waitfd cancel = { .fd = op->cancel ? op->cancel->fd : -1,
                                       .events = CURL_WAIT_POLLIN };
@@ -361,7 +359,7 @@ static int drive(struct op *op, struct running *r)
         }
 }
 
-static int finish(struct running *r)
+static int transfer_finish(struct running *r)
 {
         CURLcode result = CURLE_FAILED_INIT;
         long status = 0;
@@ -393,16 +391,16 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
         CLEAN(running_done) struct running r = { .answer = &answer, .err = err };
         int e;
 
-        if (pthread_once(&load_once, load) != 0 || !loaded)
+        if (pthread_once(&load_once, load_libcurl) != 0 || !loaded)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
         pool_needs_seat(op, "an HTTP server");
         e = op_check(op, err);
         if (e == 0)
-                e = prepare(&r, t);
+                e = transfer_prepare(&r, t);
         if (e == 0)
-                e = drive(op, &r);
+                e = transfer_drive(op, &r);
         if (e == 0)
-                e = finish(&r);
+                e = transfer_finish(&r);
         if (e < 0) {
                 transfer_answer_done(&answer);
                 return e;

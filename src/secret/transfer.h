@@ -1,7 +1,9 @@
 /* One HTTP request to a vault, or to the service that hands out the credentials for it.
  *
  * libcurl does the work. It is loaded when the first request is made and stays: a daemon without
- * such a vault neither needs nor holds it. Certificates are always verified, redirects are never
+ * such a vault neither needs nor holds it. It also signs requests to AWS
+ * (docs/decisions/0016-libraries.md), and gets memory that is wiped when it is freed, since keys,
+ * tokens and values pass through it. Certificates are always verified, redirects are never
  * followed, only http and https are spoken, and the answer may have TRANSFER_MAX_ANSWER bytes. It
  * is kept in memory that is wiped, since it may hold a value.
  *
@@ -10,18 +12,30 @@
 #define BERTH_SECRET_TRANSFER_H
 
 #include "codec/private_hosts.h"
-#include "codec/sigv4.h"
 #include "rt/op.h"
 #include "secret/value.h"
 
 #define TRANSFER_MAX_ANSWER ((size_t)1 << 20)
 
+struct transfer_header {
+        const char *name;
+        const char *value;
+};
+
+/* The key that a request to AWS is signed with: Signature Version 4. The headers must have `host`;
+ * all of them are signed. */
+struct transfer_signing {
+        const char *access_key_id, *secret;
+        const char *region, *service;
+};
+
 struct transfer {
         const char *method; /* GET, PUT or POST */
         const char *url;
-        const struct sigv4_header *headers;
+        const struct transfer_header *headers;
         size_t n_headers;
-        const char *body; /* NULL: none */
+        const struct transfer_signing *signing; /* NULL: not signed */
+        const char *body;                       /* NULL: none */
         size_t body_len;
         int64_t connect_ms;
         int64_t total_ms;

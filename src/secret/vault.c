@@ -1,6 +1,8 @@
 /* Finds the provider of a vault, and classifies the failures of providers. */
 #include "secret/vault.h"
 
+#include <sodium.h>
+
 static const struct vault_provider *const providers[] = { &vault_local, &vault_aws, &vault_gcp,
                                                           &vault_hashi };
 
@@ -25,17 +27,6 @@ const struct vault_provider *vault_lookup(const char *key)
         return NULL;
 }
 
-static void drop(void *value)
-{
-        json_decref(value);
-}
-
-json_t *vault_keep(struct op *op, json_t *take_value)
-{
-        arena_defer(op->arena, drop, take_value);
-        return take_value;
-}
-
 int vault_fail(struct err *err, enum vault_failure kind, const char *text)
 {
         int r = err_set(err, failures[kind].code, "%s", text);
@@ -58,4 +49,13 @@ int vault_failure_of(const struct err *err)
                         kind = (int)i;
         json_decref(details);
         return kind;
+}
+
+const char *vault_hash(struct arena *arena, const void *data, size_t len)
+{
+        unsigned char hash[crypto_hash_sha256_BYTES];
+        char *hex = arena_alloc(arena, 2 * sizeof(hash) + 1);
+
+        (void)crypto_hash_sha256(hash, data, len);
+        return sodium_bin2hex(hex, 2 * sizeof(hash) + 1, hash, sizeof(hash));
 }

@@ -126,12 +126,12 @@ const struct vault_provider *vault_lookup(const char *key);
 /* In the test build another one may stand in for it (vault_fake.c). */
 const struct vault_provider *vault_stand_in(const struct vault_provider *real);
 
-/* For providers: keep a document until the operation ends, and return it. */
-json_t *vault_keep(struct op *op, json_t *take_value);
-
 /* The error of a failed call: code, HTTP meaning and {"code"} by kind; `text` is safe to show. */
 int vault_fail(struct err *err, enum vault_failure kind, const char *text);
 /* The kind of an error that vault_fail() made; -1 for any other. */
 int vault_failure_of(const struct err *err);
+
+/* SHA-256 in lower-case hex, in the arena. */
+const char *vault_hash(struct arena *arena, const void *data, size_t len);
 
 #endif

@@ -36,24 +36,24 @@ static const char *path_of(struct op *op, const struct vault_subject *s, int64_t
                             (long long)version);
 }
 
-static int fail(struct err *err)
+static int fake_fail(struct err *err)
 {
         return vault_fail(err, VAULT_UNAVAILABLE, "The fake vault is unavailable right now.");
 }
 
-static int keep(struct op *op, const struct vault_subject *s, const struct secret_value *value,
-                const char *step, struct vault_material *ret, struct err *err)
+static int fake_keep(struct op *op, const struct vault_subject *s, const struct secret_value *value,
+                     const char *step, struct vault_material *ret, struct err *err)
 {
         const char *path = path_of(op, s, s->version);
         int r;
 
         if (is_told(op, arena_printf(op->arena, "fail-%s", step)))
-                return fail(err);
+                return fake_fail(err);
         r = file_write_at(AT_FDCWD, path, value->data, value->len, 0600, err);
         if (r < 0)
                 return r;
         if (is_told(op, arena_printf(op->arena, "lose-%s", step)))
-                return fail(err);
+                return fake_fail(err);
         *ret = (struct vault_material){
                 .material = arena_printf(op->arena, "{\"scheme\":\"fake\",\"version\":%lld}",
                                          (long long)s->version),
@@ -70,14 +70,14 @@ static bool is_configured(void)
         return true;
 }
 
-static int create(struct op *op, const struct vault_config *config,
-                  const struct vault_subject *subject, const struct secret_value *value,
-                  struct vault_material *ret, struct err *err)
+static int fake_create(struct op *op, const struct vault_config *config,
+                       const struct vault_subject *subject, const struct secret_value *value,
+                       struct vault_material *ret, struct err *err)
 {
         int r;
 
         FAULT("vault_fake.create.before");
-        r = keep(op, subject, value, "create", ret, err);
+        r = fake_keep(op, subject, value, "create", ret, err);
         FAULT("vault_fake.create.after");
         return r;
 }
@@ -90,7 +90,7 @@ static int create_version(struct op *op, const struct vault_config *config,
         int r;
 
         FAULT("vault_fake.version.before");
-        r = keep(op, subject, value, "version", ret, err);
+        r = fake_keep(op, subject, value, "version", ret, err);
         FAULT("vault_fake.version.after");
         return r;
 }
@@ -103,7 +103,7 @@ static int resolve(struct op *op, const struct vault_config *config,
         int r;
 
         if (is_told(op, "fail-resolve"))
-                return fail(err);
+                return fake_fail(err);
         r = file_read_at(AT_FDCWD, path_of(op, subject, subject->version), SECRET_VALUE_MAX, &text,
                          err);
         return r < 0 ? r : secret_value_set(ret, buf_str(&text), text.len, err);
@@ -116,7 +116,7 @@ static int remove_files(struct op *op, const struct vault_config *config,
         int64_t first = mode == VAULT_ARCHIVE ? subject->version : 1;
 
         if (is_told(op, "fail-remove"))
-                return fail(err);
+                return fake_fail(err);
         FAULT("vault_fake.remove.before");
         for (int64_t v = first; v <= subject->version; v++)
                 if (unlink(path_of(op, subject, v)) < 0 && errno != ENOENT)
@@ -130,7 +130,7 @@ static int health(struct op *op, const struct vault_config *config, struct vault
 {
         *ret = (struct vault_health){ .status = "ok",
                                       .message = "The fake vault is there",
-                                      .details = vault_keep(op, json_object()) };
+                                      .details = json_keep(op->arena, json_object()) };
         return 0;
 }
 
@@ -139,7 +139,7 @@ static const struct vault_provider vault_fake = {
         .label = "Fake vault",
         .keeps_values = true,
         .is_configured = is_configured,
-        .create = create,
+        .create = fake_create,
         .create_version = create_version,
         .resolve = resolve,
         .remove = remove_files,

@@ -15,9 +15,9 @@ static bool is_configured(void)
         return true;
 }
 
-static int create(struct op *op, const struct vault_config *config,
-                  const struct vault_subject *subject, const struct secret_value *value,
-                  struct vault_material *ret, struct err *err)
+static int local_create(struct op *op, const struct vault_config *config,
+                        const struct vault_subject *subject, const struct secret_value *value,
+                        struct vault_material *ret, struct err *err)
 {
         struct seal_place place = place_of(subject);
         char mark[SEAL_MARK_LEN + 1];
@@ -40,7 +40,7 @@ static int create_version(struct op *op, const struct vault_config *config,
                           const struct secret_value *value, struct vault_material *ret,
                           struct err *err)
 {
-        return create(op, config, subject, value, ret, err);
+        return local_create(op, config, subject, value, ret, err);
 }
 
 static int refuse_link(struct op *op, const struct vault_config *config,
@@ -81,13 +81,14 @@ static bool may_store(const struct vault_material *material)
 
 static json_t *guidance(struct op *op)
 {
-        return vault_keep(
-                op, json_pack("[s, s, s]",
-                              "Back up the master key together with the database; a backup of the "
-                              "database alone cannot be opened.",
-                              "Keep the two backups in different places: whoever has both has the "
-                              "values.",
-                              "Try to restore both before you need to."));
+        return json_keep(
+                op->arena,
+                json_pack("[s, s, s]",
+                          "Back up the master key together with the database; a backup of the "
+                          "database alone cannot be opened.",
+                          "Keep the two backups in different places: whoever has both has the "
+                          "values.",
+                          "Try to restore both before you need to."));
 }
 
 static void judge_mode(struct op *op, const struct master_key_state *key, struct vault_health *ret)
@@ -99,10 +100,10 @@ static void judge_mode(struct op *op, const struct master_key_state *key, struct
         if (!(key->mode & 077))
                 return;
         ret->status = "warn";
-        ret->warnings = vault_keep(
-                op, json_pack("[o]", json_sprintf("Secrets key file permissions are %o; run "
-                                                  "chmod 600 %s",
-                                                  key->mode, key->file)));
+        ret->warnings = json_keep(
+                op->arena, json_pack("[o]", json_sprintf("Secrets key file permissions are %o; run "
+                                                         "chmod 600 %s",
+                                                         key->mode, key->file)));
 }
 
 static int health(struct op *op, const struct vault_config *config, struct vault_health *ret,
@@ -112,8 +113,9 @@ static int health(struct op *op, const struct vault_config *config, struct vault
 
         master_key_state(op->arena, &key);
         *ret = (struct vault_health){
-                .details = vault_keep(op, json_pack("{s:s, s:s*}", "keySource", key.source,
-                                                    "keyFilePath", key.variable ? NULL : key.file)),
+                .details = json_keep(op->arena,
+                                     json_pack("{s:s, s:s*}", "keySource", key.source,
+                                               "keyFilePath", key.variable ? NULL : key.file)),
         };
         if (key.is_changing)
                 json_object_set_new(ret->details, "rekeying", json_true());
@@ -121,7 +123,8 @@ static int health(struct op *op, const struct vault_config *config, struct vault
                 ret->status = "warn";
                 ret->message = arena_printf(op->arena, "Secrets key file does not exist yet: %s",
                                             key.file);
-                ret->warnings = key.problem ? vault_keep(op, json_pack("[s]", key.problem)) : NULL;
+                ret->warnings =
+                        key.problem ? json_keep(op->arena, json_pack("[s]", key.problem)) : NULL;
                 ret->guidance = guidance(op);
         } else if (key.problem) {
                 ret->status = "error";
@@ -143,7 +146,7 @@ const struct vault_provider vault_local = {
         .keeps_values = true,
         .is_inside = true,
         .is_configured = is_configured,
-        .create = create,
+        .create = local_create,
         .create_version = create_version,
         .link = refuse_link,
         .resolve = resolve,

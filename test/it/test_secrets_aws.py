@@ -81,11 +81,18 @@ class AwsSecretsTest(BerthTest):
         entry = next(r for r in self.activity() if r["action"] == "secret.remote_import.previewed")
         self.assertEqual(entry["details"], {"provider": "aws_secrets_manager", "candidateCount": 2, "readyCount": 2,
                                             "duplicateCount": 0, "conflictCount": 0})
-        rows = [{"externalRef": c["externalRef"], "name": c["name"]} for c in seen["candidates"]]
+        rows = [{"externalRef": c["externalRef"], "name": c["name"], "description": "  d  "}
+                for c in seen["candidates"]]
         done = self.ok("POST", self.secrets + "/remote-import", {"providerConfigId": self.vault,
                                                                  "secrets": rows + rows[:1]})
         self.assertEqual((done["importedCount"], done["skippedCount"], done["errorCount"]), (2, 1, 0))
         self.assertEqual([r["status"] for r in done["results"]], ["imported", "imported", "skipped"])
+        self.assertEqual(self.ok("GET", "/api/secrets/" + done["results"][0]["secretId"])["description"], "d")
+        self.assertEqual(done["results"][2]["conflicts"], [
+            {"type": "exact_reference", "existingSecretId": done["results"][0]["secretId"],
+             "message": "An existing secret already links this exact provider reference."}])
+        again = self.ok("POST", self.secrets + "/remote-import/preview", {"providerConfigId": self.vault})
+        self.assertEqual([(c["status"], c["importable"]) for c in again["candidates"]], [("duplicate", False)] * 2)
         entry = next(r for r in self.activity() if r["action"] == "secret.remote_import.completed")
         self.assertEqual(entry["details"], {"provider": "aws_secrets_manager", "importedCount": 2, "skippedCount": 1,
                                             "errorCount": 0})

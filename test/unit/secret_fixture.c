@@ -135,7 +135,7 @@ static int health(struct op *op, const struct vault_config *config, struct vault
 {
         *ret = (struct vault_health){ .status = "ok",
                                       .message = "fine",
-                                      .details = vault_keep(op, json_object()) };
+                                      .details = json_keep(op->arena, json_object()) };
         return 0;
 }
 

@@ -22,7 +22,7 @@
 struct call {
         struct run_task *t;
         struct transfer transfer;
-        struct sigv4_header *headers;
+        struct transfer_header *headers;
 };
 
 static const char *text_of(struct run_task *t, const json_t *value)
@@ -62,9 +62,9 @@ static int describe_request(struct call *c, struct err *err)
                 if (strcasecmp(name, KEY_HEADER) == 0)
                         continue; /* one key for all runs would make them look like one request */
                 c->headers[c->transfer.n_headers++] =
-                        (struct sigv4_header){ name, text_of(t, value) };
+                        (struct transfer_header){ name, text_of(t, value) };
         }
-        c->headers[c->transfer.n_headers++] = (struct sigv4_header){ KEY_HEADER, t->run.id };
+        c->headers[c->transfer.n_headers++] = (struct transfer_header){ KEY_HEADER, t->run.id };
         c->transfer.headers = c->headers;
         return 0;
 }
