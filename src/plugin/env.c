@@ -19,7 +19,7 @@ static bool has_name(const struct env_list *l, const char *name)
         return false;
 }
 
-static void put(struct env_list *l, const char *name, const char *value)
+static void env_put(struct env_list *l, const char *name, const char *value)
 {
         if (l->n < ENV_MAX)
                 l->items[l->n++] = arena_printf(l->arena, "%s=%s", name, value ? value : "");
@@ -64,7 +64,7 @@ static void allow(void *ctx, const char *name)
         const char *value = getenv(name);
 
         if (value && *value && !has_name(l, name))
-                put(l, name, value);
+                env_put(l, name, value);
 }
 
 const char *const *plugin_env(const struct plugin_env_spec *spec, struct arena *arena)
@@ -72,17 +72,17 @@ const char *const *plugin_env(const struct plugin_env_spec *spec, struct arena *
         struct env_list l = { .arena = arena };
 
         l.items = arena_alloc(arena, (ENV_MAX + 1) * sizeof(*l.items));
-        put(&l, "PATH", host_value("PATH", ""));
-        put(&l, "NODE_PATH", host_value("NODE_PATH", ""));
-        put(&l, "PAPERCLIP_PLUGIN_ID", spec->plugin_id);
-        put(&l, "NODE_ENV", host_value("NODE_ENV", "production"));
-        put(&l, "TZ", host_value("TZ", "UTC"));
-        put(&l, "PAPERCLIP_DEPLOYMENT_MODE", spec->deployment_mode);
-        put(&l, "PAPERCLIP_DEPLOYMENT_EXPOSURE", spec->deployment_exposure);
+        env_put(&l, "PATH", host_value("PATH", ""));
+        env_put(&l, "NODE_PATH", host_value("NODE_PATH", ""));
+        env_put(&l, "PAPERCLIP_PLUGIN_ID", spec->plugin_id);
+        env_put(&l, "NODE_ENV", host_value("NODE_ENV", "production"));
+        env_put(&l, "TZ", host_value("TZ", "UTC"));
+        env_put(&l, "PAPERCLIP_DEPLOYMENT_MODE", spec->deployment_mode);
+        env_put(&l, "PAPERCLIP_DEPLOYMENT_EXPOSURE", spec->deployment_exposure);
         if (spec->private_dir)
-                put(&l, "TMPDIR", arena_printf(arena, "%s/tmp", spec->private_dir));
+                env_put(&l, "TMPDIR", arena_printf(arena, "%s/tmp", spec->private_dir));
         plugin_setting_each(spec->allowed, spec->plugin_key, arena, allow, &l);
         if (spec->private_dir && !has_name(&l, "HOME"))
-                put(&l, "HOME", spec->private_dir);
+                env_put(&l, "HOME", spec->private_dir);
         return l.items;
 }

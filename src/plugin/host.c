@@ -114,7 +114,7 @@ void plugin_host_free(struct plugin_host *host)
 /* The registry */
 
 /* A reference, or NULL. */
-static struct worker *find(struct plugin_host *host, const char *plugin_id)
+static struct worker *find_worker(struct plugin_host *host, const char *plugin_id)
 {
         struct worker *w;
 
@@ -144,7 +144,7 @@ static void forget(struct plugin_host *host, struct worker *gone)
                 worker_unref(gone);
 }
 
-static int enter(struct plugin_host *host, struct worker *w, struct err *err)
+static int enter_host(struct plugin_host *host, struct worker *w, struct err *err)
 {
         struct worker *other;
         int r = 0;
@@ -197,7 +197,7 @@ int plugin_host_start(struct op *op, struct plugin_host *host, const struct work
                 return r;
         r = worker_prepare(op, w, spec, err);
         if (r >= 0)
-                r = enter(host, w, err);
+                r = enter_host(host, w, err);
         if (r < 0) {
                 worker_free(w);
                 return r;
@@ -221,7 +221,7 @@ static int wait_for_end(struct op *op, struct plugin_host *host, struct worker *
 int plugin_host_stop(struct op *op, struct plugin_host *host, const char *plugin_id,
                      struct err *err)
 {
-        struct worker *w = find(host, plugin_id);
+        struct worker *w = find_worker(host, plugin_id);
         int r;
 
         if (!w)
@@ -258,7 +258,7 @@ int plugin_host_stop_all(struct op *op, struct plugin_host *host, struct err *er
 
 bool plugin_host_view(struct plugin_host *host, const char *plugin_id, struct worker_view *ret)
 {
-        struct worker *w = find(host, plugin_id);
+        struct worker *w = find_worker(host, plugin_id);
 
         if (!w)
                 return false;
@@ -278,7 +278,7 @@ bool plugin_host_is_running(struct plugin_host *host, const char *plugin_id)
 
 bool plugin_host_supports(struct plugin_host *host, const char *plugin_id, const char *method)
 {
-        struct worker *w = find(host, plugin_id);
+        struct worker *w = find_worker(host, plugin_id);
         bool found = false;
         json_t *name;
         size_t i;
@@ -298,7 +298,7 @@ bool plugin_host_supports(struct plugin_host *host, const char *plugin_id, const
 int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, plugin_done_fn done,
                       void *done_ctx, int64_t *ret_id, struct err *err)
 {
-        struct worker *w = find(host, call->plugin_id);
+        struct worker *w = find_worker(host, call->plugin_id);
         int r;
 
         if (!w) {
@@ -315,7 +315,7 @@ int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, 
 
 void plugin_call_abandon(struct plugin_host *host, const char *plugin_id, int64_t id, int code)
 {
-        struct worker *w = find(host, plugin_id);
+        struct worker *w = find_worker(host, plugin_id);
 
         if (!w)
                 return;

@@ -10,88 +10,30 @@
 #define BAD_VERSION "must be a version like 1.2.3 or 1.2.3-beta.1"
 #define BAD_SCHEMA  "must be a JSON schema: an object with a type, $ref, oneOf, anyOf or allOf"
 
-static const char *const capabilities[] = {
-        "companies.read",
-        "projects.read",
-        "project.workspaces.read",
-        "issues.read",
-        "issue.relations.read",
-        "issue.subtree.read",
-        "issue.comments.read",
-        "issue.documents.read",
-        "agents.read",
-        "goals.read",
-        "goals.create",
-        "goals.update",
-        "activity.read",
-        "costs.read",
-        "issues.orchestration.read",
-        "database.namespace.read",
-        "issues.create",
-        "issues.update",
-        "issue.relations.write",
-        "issues.checkout",
-        "issues.wakeup",
-        "issue.comments.create",
-        "issue.interactions.create",
-        "issue.documents.write",
-        "projects.managed",
-        "routines.managed",
-        "skills.managed",
-        "agents.pause",
-        "agents.resume",
-        "agents.invoke",
-        "agents.managed",
-        "agent.sessions.create",
-        "agent.sessions.list",
-        "agent.sessions.send",
-        "agent.sessions.close",
-        "activity.log.write",
-        "metrics.write",
-        "telemetry.track",
-        "database.namespace.migrate",
-        "database.namespace.write",
-        "plugin.state.read",
-        "plugin.state.write",
-        "events.subscribe",
-        "events.emit",
-        "jobs.schedule",
-        "webhooks.receive",
-        "api.routes.register",
-        "http.outbound",
-        "secrets.read-ref",
-        CAPABILITY_DRIVERS,
-        "local.folders",
-        "agent.tools.register",
-        "instance.settings.register",
-        "ui.sidebar.register",
-        "ui.page.register",
-        "ui.detailTab.register",
-        "ui.dashboardWidget.register",
-        "ui.commentAnnotation.register",
-        "ui.action.register",
-        "execution.workspaces.read",
-        "issue.interactions.read",
-        "issue.attachments.read",
-        "approvals.read",
-        "access.members.read",
-        "access.invites.read",
-        "authorization.grants.read",
-        "authorization.policies.read",
-        "authorization.audit.read",
-        "issue.comments.create_human_attributed",
-        "issue.interactions.respond",
-        "approvals.respond",
-        "access.members.write",
-        "access.invites.write",
-        "authorization.grants.write",
-        "authorization.policies.write",
-        "external.objects.detect",
-        "external.objects.read",
-        "external.objects.write",
-        "external.objects.refresh",
-        NULL,
-};
+/* The known ones, in one text: each is followed by a blank. */
+static const char capabilities[] =
+        "companies.read projects.read project.workspaces.read issues.read "
+        "issue.relations.read issue.subtree.read issue.comments.read issue.documents.read "
+        "agents.read goals.read goals.create goals.update activity.read costs.read "
+        "issues.orchestration.read database.namespace.read issues.create issues.update "
+        "issue.relations.write issues.checkout issues.wakeup issue.comments.create "
+        "issue.interactions.create issue.documents.write projects.managed routines.managed "
+        "skills.managed agents.pause agents.resume agents.invoke agents.managed "
+        "agent.sessions.create agent.sessions.list agent.sessions.send agent.sessions.close "
+        "activity.log.write metrics.write telemetry.track database.namespace.migrate "
+        "database.namespace.write plugin.state.read plugin.state.write events.subscribe "
+        "events.emit jobs.schedule webhooks.receive api.routes.register http.outbound "
+        "secrets.read-ref " CAPABILITY_DRIVERS " "
+        "local.folders agent.tools.register instance.settings.register ui.sidebar.register "
+        "ui.page.register ui.detailTab.register ui.dashboardWidget.register "
+        "ui.commentAnnotation.register ui.action.register execution.workspaces.read "
+        "issue.interactions.read issue.attachments.read approvals.read access.members.read "
+        "access.invites.read authorization.grants.read authorization.policies.read "
+        "authorization.audit.read issue.comments.create_human_attributed "
+        "issue.interactions.respond approvals.respond access.members.write "
+        "access.invites.write authorization.grants.write authorization.policies.write "
+        "external.objects.detect external.objects.read external.objects.write "
+        "external.objects.refresh ";
 
 /* The members that the stored document may have, in the order in which they are written. */
 static const char *const manifest_members[] = {
@@ -138,38 +80,16 @@ static const char *const sandbox_capabilities[] = {
         NULL,
 };
 
-static bool contains(const char *const *list, const char *s)
-{
-        for (; *list; list++)
-                if (streq(*list, s))
-                        return true;
-        return false;
-}
-
 /* Fields */
 
-static bool is_key_char(char c)
+/* The key of a plugin or a driver: ^[a-z0-9][a-z0-9._-]*$ */
+static void check_key(struct check *c, const char *name)
 {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* Whether the text may be a plugin's or a driver's key: ^[a-z0-9][a-z0-9._-]*$ */
-static bool manifest_key_is_valid(const char *key)
-{
-        if (!is_key_char(*key))
-                return false;
-        while (is_key_char(*key) || *key == '.' || *key == '_' || *key == '-')
-                key++;
-        return *key == '\0';
-}
-
-static const char *check_key(struct check *c, const char *name)
-{
+        static const char chars[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
         const char *key = check_string(c, name, CHECK_REQUIRED, 1, 200);
 
-        if (key && !manifest_key_is_valid(key))
+        if (key && (strchr("._-", *key) || key[strspn(key, chars)]))
                 check_invalid_string(c, name, "regex", BAD_KEY);
-        return key;
 }
 
 static const char *check_version(struct check *c, const char *name, unsigned flags)
@@ -211,35 +131,31 @@ static void check_texts(struct check *c, const char *name, size_t max, size_t ma
         }
 }
 
-static void check_api_version(struct check *c)
-{
-        json_t *v = json_object_get(c->object, "apiVersion");
-
-        if (c->object && !(json_is_integer(v) && json_integer_value(v) == 1))
-                check_custom(c, "apiVersion", "Invalid literal value, expected 1");
-}
-
 static void check_categories(struct check *c)
 {
         static const char *const known[] = { "connector", "workspace", "automation", "ui", NULL };
         json_t *list = check_strings(c, "categories", CHECK_REQUIRED, 1), *item;
+        const char *const *name = known;
         size_t i;
 
         if (list)
                 check_array_size(c, "categories", list, 1, 0);
-        json_array_foreach(list, i, item) if (!contains(known, json_string_value(item)))
+        json_array_foreach(list, i, item)
         {
+                for (name = known; *name && !streq(*name, json_string_value(item)); name++)
+                        ;
+                if (!*name)
+                        break;
+        }
+        if (!*name)
                 check_custom(c, "categories",
                              "Invalid enum value. Expected 'connector' | 'workspace' | "
                              "'automation' | 'ui'");
-                return;
-        }
 }
 
 static void check_capabilities(struct check *c, json_t *warnings)
 {
         json_t *list = check_strings(c, "capabilities", CHECK_REQUIRED, 1), *item;
-        CLEAN(buf_done) struct buf text = BUF_INIT;
         size_t i;
 
         if (list)
@@ -247,47 +163,18 @@ static void check_capabilities(struct check *c, json_t *warnings)
         json_array_foreach(list, i, item)
         {
                 const char *name = json_string_value(item);
+                CLEAN(cleanup_free) char *word = xasprintf("%s ", name);
+                const char *found = strchr(name, ' ') ? NULL : strstr(capabilities, word);
 
-                if (contains(capabilities, name))
-                        continue;
-                buf_clear(&text);
-                buf_appendf(&text, "unknown capability \"%.100s\"", name);
-                json_array_append_new(warnings, json_string(buf_str(&text)));
+                while (found && found > capabilities && found[-1] != ' ')
+                        found = strstr(found + 1, word);
+                if (!found)
+                        json_array_append_new(warnings,
+                                              json_sprintf("unknown capability \"%.100s\"", name));
         }
 }
 
-/* The two names of one thing. */
-static void check_minimum_versions(struct check *c)
-{
-        const char *host = check_version(c, "minimumHostVersion", CHECK_OPTIONAL);
-        const char *seed = check_version(c, "minimumPaperclipVersion", CHECK_OPTIONAL);
-
-        if (host && seed && !streq(host, seed))
-                check_custom(c, "minimumHostVersion",
-                             "must equal minimumPaperclipVersion when both are given");
-}
-
-static void check_entrypoints(struct check *c)
-{
-        struct check e;
-
-        check_nested(&e, c, "entrypoints", check_record(c, "entrypoints", CHECK_REQUIRED));
-        (void)check_string(&e, "worker", CHECK_REQUIRED, 1, 1000);
-        (void)check_string(&e, "ui", CHECK_OPTIONAL, 1, 1000);
-}
-
 /* Drivers */
-
-static void check_sandbox_capabilities(struct check *d)
-{
-        struct check s;
-
-        check_nested(&s, d, "sandboxCapabilities",
-                     check_record(d, "sandboxCapabilities", CHECK_OPTIONAL));
-        for (const char *const *name = sandbox_capabilities; *name; name++)
-                (void)check_bool(&s, *name, CHECK_OPTIONAL, false);
-        check_unknown(&s, sandbox_capabilities);
-}
 
 static bool is_field_name(const char *s)
 {
@@ -328,52 +215,37 @@ static void check_template_binding(struct check *d)
         check_unknown(&b, known);
 }
 
-static void check_switches(struct check *d)
-{
-        static const char *const names[] = {
-                "supportsReusableLeases", "supportsInteractiveSetup", "supportsTemplateCapture",
-                "supportsTemplateDelete", "supportsLoginPty",         "supportsSetupTokenLogin",
-        };
-        json_t *old, *now;
-
-        for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                (void)check_bool(d, names[i], CHECK_OPTIONAL, false);
-        old = json_object_get(d->object, "supportsSetupTokenLogin");
-        now = json_object_get(d->object, "supportsLoginPty");
-        if (json_is_boolean(old) && json_is_boolean(now) && !json_equal(old, now))
-                check_custom(d, "supportsSetupTokenLogin",
-                             "must equal supportsLoginPty when both are given");
-}
-
 static void check_driver(struct check *c, size_t index, json_t *item)
 {
         static const char *const kinds[] = { "environment_driver", "sandbox_provider", NULL };
-        struct check d;
+        static const char *const switches[] = {
+                "supportsReusableLeases", "supportsInteractiveSetup", "supportsTemplateCapture",
+                "supportsTemplateDelete", "supportsLoginPty",         "supportsSetupTokenLogin",
+        };
+        json_t *old = json_object_get(item, "supportsSetupTokenLogin");
+        json_t *now = json_object_get(item, "supportsLoginPty");
+        struct check d, s;
 
         check_nested_item(&d, c, "environmentDrivers", index, item);
-        (void)check_key(&d, "driverKey");
+        check_key(&d, "driverKey");
         (void)check_enum(&d, "kind", CHECK_OPTIONAL, kinds);
         (void)check_string(&d, "displayName", CHECK_REQUIRED, 1, 100);
         (void)check_string(&d, "description", CHECK_OPTIONAL, 0, 500);
         check_schema(&d, "configSchema", CHECK_REQUIRED);
-        check_switches(&d);
-        check_sandbox_capabilities(&d);
+        for (size_t i = 0; i < ARRAY_LEN(switches); i++)
+                (void)check_bool(&d, switches[i], CHECK_OPTIONAL, false);
+        if (json_is_boolean(old) && json_is_boolean(now) && !json_equal(old, now))
+                check_custom(&d, "supportsSetupTokenLogin",
+                             "must equal supportsLoginPty when both are given");
+        check_nested(&s, &d, "sandboxCapabilities",
+                     check_record(&d, "sandboxCapabilities", CHECK_OPTIONAL));
+        for (const char *const *name = sandbox_capabilities; *name; name++)
+                (void)check_bool(&s, *name, CHECK_OPTIONAL, false);
+        check_unknown(&s, sandbox_capabilities);
         check_texts(&d, "interactiveSetupConnectionTypes", 10, 100);
         (void)check_string(&d, "templateRefKind", CHECK_OPTIONAL, 1, 100);
         check_template_binding(&d);
         check_texts(&d, "templateIdentityPaths", 20, 200);
-}
-
-static void check_drivers(struct check *c)
-{
-        json_t *drivers = check_array(c, "environmentDrivers", CHECK_OPTIONAL), *item;
-        size_t i;
-
-        if (json_array_size(drivers) > MANIFEST_MAX_DRIVERS) {
-                check_array_size(c, "environmentDrivers", drivers, 0, MANIFEST_MAX_DRIVERS);
-                return;
-        }
-        json_array_foreach(drivers, i, item) check_driver(c, i, item);
 }
 
 /* Rules over several members; only for a manifest whose members are all right. */
@@ -388,12 +260,17 @@ static bool has_capability(const json_t *manifest, const char *name)
         return false;
 }
 
-static void find_duplicates(json_t *drivers, struct buf *ret)
+static void check_across(struct check *c, json_t *manifest)
 {
+        json_t *drivers = json_object_get(manifest, "environmentDrivers"), *driver;
         CLEAN(json_decrefp) json_t *seen = json_object();
-        json_t *driver;
+        CLEAN(buf_done) struct buf twice = BUF_INIT;
         size_t i;
 
+        if (json_array_size(drivers) > 0 && !has_capability(manifest, CAPABILITY_DRIVERS))
+                check_custom(c, "capabilities",
+                             "Capability '" CAPABILITY_DRIVERS
+                             "' is required when environmentDrivers are declared");
         json_array_foreach(drivers, i, driver)
         {
                 const char *key = json_get_string(driver, "driverKey");
@@ -401,26 +278,11 @@ static void find_duplicates(json_t *drivers, struct buf *ret)
 
                 json_object_set_new(seen, key, json_integer(n));
                 if (n == 2)
-                        buf_appendf(ret, "%s%s", ret->len ? ", " : "", key);
+                        buf_appendf(&twice, "%s%s",
+                                    twice.len ? ", " : "Duplicate environment driver keys: ", key);
         }
-}
-
-static void check_across(struct check *c, json_t *manifest)
-{
-        json_t *drivers = json_object_get(manifest, "environmentDrivers");
-        CLEAN(buf_done) struct buf twice = BUF_INIT;
-
-        if (json_array_size(drivers) > 0 && !has_capability(manifest, CAPABILITY_DRIVERS))
-                check_custom(c, "capabilities",
-                             "Capability '" CAPABILITY_DRIVERS
-                             "' is required when environmentDrivers are declared");
-        find_duplicates(drivers, &twice);
-        if (twice.len > 0) {
-                CLEAN(buf_done) struct buf text = BUF_INIT;
-
-                buf_appendf(&text, "Duplicate environment driver keys: %s", buf_str(&twice));
-                check_custom(c, "environmentDrivers", buf_str(&text));
-        }
+        if (twice.len > 0)
+                check_custom(c, "environmentDrivers", buf_str(&twice));
 }
 
 /* Features that the host would have to serve, by the right to have them. */
@@ -454,19 +316,6 @@ static int check_features(const json_t *manifest, struct err *err)
                        json_get_string(manifest, "id"), buf_str(&missing));
 }
 
-static int check_host(const json_t *manifest, const char *host_version, struct err *err)
-{
-        const char *wanted = json_get_string(manifest, "minimumHostVersion");
-
-        if (!wanted)
-                wanted = json_get_string(manifest, "minimumPaperclipVersion");
-        if (!wanted || !host_version || semver_compare(wanted, host_version) <= 0)
-                return 0;
-        return err_set(err, ERR_INVALID,
-                       "Plugin %s requires host version %s or newer, but this server is running %s",
-                       json_get_string(manifest, "id"), wanted, host_version);
-}
-
 /* The result */
 
 static json_t *keep_members(const json_t *given, const char *const *names)
@@ -482,27 +331,24 @@ static json_t *keep_members(const json_t *given, const char *const *names)
         return kept;
 }
 
-static json_t *keep_driver(const json_t *given)
-{
-        json_t *driver = keep_members(given, driver_members);
-        json_t *old = json_object_get(given, "supportsSetupTokenLogin");
-
-        if (old && !json_object_get(driver, "supportsLoginPty"))
-                json_object_set(driver, "supportsLoginPty", old);
-        return driver;
-}
-
 static json_t *keep_manifest(const json_t *given)
 {
         json_t *kept = keep_members(given, manifest_members);
-        json_t *drivers = json_object_get(given, "environmentDrivers"), *item, *list;
+        json_t *drivers = json_object_get(given, "environmentDrivers"), *item;
+        json_t *list = drivers ? json_array() : NULL;
         size_t i;
 
-        if (!drivers)
-                return kept;
-        list = json_array();
-        json_array_foreach(drivers, i, item) json_array_append_new(list, keep_driver(item));
-        json_object_set_new(kept, "environmentDrivers", list);
+        json_array_foreach(drivers, i, item)
+        {
+                json_t *driver = keep_members(item, driver_members);
+                json_t *old = json_object_get(item, "supportsSetupTokenLogin");
+
+                if (old && !json_object_get(driver, "supportsLoginPty"))
+                        json_object_set(driver, "supportsLoginPty", old);
+                json_array_append_new(list, driver);
+        }
+        if (list)
+                json_object_set_new(kept, "environmentDrivers", list);
         return kept;
 }
 
@@ -532,38 +378,53 @@ static int say_issues(const char *issues, struct err *err)
         return err_set(err, ERR_INVALID, "Invalid plugin manifest: %s", buf_str(&text));
 }
 
-static void check_members(struct check *c, json_t *warnings)
-{
-        (void)check_key(c, "id");
-        check_api_version(c);
-        (void)check_version(c, "version", CHECK_REQUIRED);
-        (void)check_string(c, "displayName", CHECK_REQUIRED, 1, 100);
-        (void)check_string(c, "description", CHECK_REQUIRED, 1, 500);
-        (void)check_string(c, "author", CHECK_REQUIRED, 1, 200);
-        check_categories(c);
-        check_minimum_versions(c);
-        check_capabilities(c, warnings);
-        check_entrypoints(c);
-        check_schema(c, "instanceConfigSchema", CHECK_OPTIONAL);
-        check_drivers(c);
-}
-
 int manifest_check(json_t *given, const char *host_version, json_t *warnings, json_t **ret,
                    struct err *err)
 {
         CLEAN(err_done) struct err found = { 0 };
         CLEAN(check_done) struct check c = { 0 };
+        json_t *api = json_object_get(given, "apiVersion"), *drivers, *item;
+        const char *host, *paperclip, *wanted;
+        struct check e;
+        size_t i;
         int r;
 
         check_init(&c, given);
-        check_members(&c, warnings);
+        check_key(&c, "id");
+        if (c.object && !(json_is_integer(api) && json_integer_value(api) == 1))
+                check_custom(&c, "apiVersion", "Invalid literal value, expected 1");
+        (void)check_version(&c, "version", CHECK_REQUIRED);
+        (void)check_string(&c, "displayName", CHECK_REQUIRED, 1, 100);
+        (void)check_string(&c, "description", CHECK_REQUIRED, 1, 500);
+        (void)check_string(&c, "author", CHECK_REQUIRED, 1, 200);
+        check_categories(&c);
+        /* The two names of one thing. */
+        host = check_version(&c, "minimumHostVersion", CHECK_OPTIONAL);
+        paperclip = check_version(&c, "minimumPaperclipVersion", CHECK_OPTIONAL);
+        if (host && paperclip && !streq(host, paperclip))
+                check_custom(&c, "minimumHostVersion",
+                             "must equal minimumPaperclipVersion when both are given");
+        check_capabilities(&c, warnings);
+        check_nested(&e, &c, "entrypoints", check_record(&c, "entrypoints", CHECK_REQUIRED));
+        (void)check_string(&e, "worker", CHECK_REQUIRED, 1, 1000);
+        (void)check_string(&e, "ui", CHECK_OPTIONAL, 1, 1000);
+        check_schema(&c, "instanceConfigSchema", CHECK_OPTIONAL);
+        drivers = check_array(&c, "environmentDrivers", CHECK_OPTIONAL);
+        if (json_array_size(drivers) > MANIFEST_MAX_DRIVERS)
+                check_array_size(&c, "environmentDrivers", drivers, 0, MANIFEST_MAX_DRIVERS);
+        else
+                json_array_foreach(drivers, i, item) check_driver(&c, i, item);
         if (!check_failed(&c))
                 check_across(&c, given);
+        wanted = host ? host : paperclip;
         if (check_end(&c, &found) < 0)
                 return say_issues(found.details, err);
         r = check_features(given, err);
-        if (r >= 0)
-                r = check_host(given, host_version, err);
+        if (r >= 0 && wanted && host_version && semver_compare(wanted, host_version) > 0)
+                r = err_set(err, ERR_INVALID,
+                            "Plugin %s requires host version %s or newer, but this server is "
+                            "running %s",
+                            json_get_string(given, "id"), wanted, host_version);
         if (r >= 0)
                 *ret = keep_manifest(given);
         return r;

@@ -41,17 +41,6 @@ static bool is_file(const char *path)
         return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static void unref_json(void *v)
-{
-        json_decref(v);
-}
-
-static json_t *keep(struct arena *a, json_t *take)
-{
-        arena_defer(a, unref_json, take);
-        return take;
-}
-
 /* package.json */
 
 static int read_package_json(struct op *op, const char *root, json_t **ret, struct err *err)
@@ -67,7 +56,7 @@ static int read_package_json(struct op *op, const char *root, json_t **ret, stru
                 r = json_parse(buf_str(&text), text.len, &v, err);
         if (r < 0)
                 return err_wrap(err, ERR_INVALID, "%s/package.json", root);
-        *ret = keep(op->arena, v);
+        *ret = json_keep(op->arena, v);
         return 0;
 }
 
@@ -152,11 +141,11 @@ static int load_manifest(struct op *op, const struct plugin_tools *tools, struct
         r = manifest_eval(op, tools, p->reads, file, &given, err);
         if (r < 0)
                 return err_wrap(err, r, "Failed to load manifest module at %s", file);
-        p->warnings = keep(op->arena, json_array());
+        p->warnings = json_keep(op->arena, json_array());
         r = manifest_check(given, PLUGIN_HOST_VERSION, p->warnings, &checked, err);
         json_decref(given);
         if (r >= 0)
-                p->manifest = keep(op->arena, checked);
+                p->manifest = json_keep(op->arena, checked);
         return r;
 }
 

@@ -12,18 +12,13 @@
 
 /* Errors as callers see them */
 
-static int fail(struct err *err, int code, int64_t rpc_code, const char *text)
+static int rpc_fail(struct err *err, int code, int64_t rpc_code, const char *text)
 {
         (void)err_set(err, code, "%s", text);
         if (rpc_code == RPC_WORKER_UNAVAILABLE)
                 err_mark_transient(err);
         err_details(err, xasprintf("{\"code\":%lld}", (long long)rpc_code));
         return code;
-}
-
-static int code_of_answer(int64_t rpc_code)
-{
-        return rpc_code == RPC_METHOD_NOT_IMPLEMENTED ? ERR_NOT_IMPLEMENTED : ERR_PROVIDER;
 }
 
 /* The list */
@@ -60,7 +55,7 @@ static struct rpc_call *unlink_call(struct worker *w, struct rpc_call **at)
 }
 
 /* The answer, or that there is none. Takes the call, which is out of the list. */
-static void settle(struct rpc_call *c, int code, const json_t *result, const struct err *err)
+static void rpc_settle(struct rpc_call *c, int code, const json_t *result, const struct err *err)
 {
         if (c->gave_up) {
                 if (c->late)
@@ -73,49 +68,22 @@ static void settle(struct rpc_call *c, int code, const json_t *result, const str
 
 /* Beginning */
 
-static json_t *invocation_of(const struct rpc_call *c)
-{
-        if (!c->company_id)
-                return NULL;
-        return json_pack("{s:s, s:{s:s}}", "id", c->invocation.s, "scope", "companyId",
-                         c->company_id);
-}
-
-static struct rpc_call *make_call(struct worker *w, const struct plugin_call *call,
-                                  plugin_done_fn done, void *done_ctx)
-{
-        int64_t limit = call->timeout_ms ? call->timeout_ms : w->config->times.call;
-        struct rpc_call *c = xcalloc(1, sizeof(*c));
-
-        c->method = xstrdup(call->method);
-        c->company_id = call->company_id ? xstrdup(call->company_id) : NULL;
-        c->invocation = uuid_new();
-        c->limit_ms = limit;
-        c->deadline_ms = clock_mono_ms() + limit;
-        c->done = done;
-        c->done_ctx = done_ctx;
-        c->on_output = call->output;
-        c->late = call->late;
-        c->ctx = call->ctx;
-        return c;
-}
-
-static int check_state(const struct worker *w, const char *method, struct err *err)
+static int rpc_check_state(const struct worker *w, const char *method, struct err *err)
 {
         char text[512];
 
         if (w->view.state != WORKER_STARTING && w->view.state != WORKER_RUNNING) {
                 snprintf(text, sizeof(text), "Cannot call \"%s\" — worker for \"%s\" is %s", method,
                          w->id, worker_state_name(w->view.state));
-                return fail(err, ERR_PROVIDER, RPC_WORKER_UNAVAILABLE, text);
+                return rpc_fail(err, ERR_PROVIDER, RPC_WORKER_UNAVAILABLE, text);
         }
         if (w->n_calls >= WORKER_CALLS_MAX)
-                return fail(err, ERR_BUSY, RPC_WORKER_UNAVAILABLE,
-                            "The plugin's worker leaves too many calls unanswered.");
+                return rpc_fail(err, ERR_BUSY, RPC_WORKER_UNAVAILABLE,
+                                "The plugin's worker leaves too many calls unanswered.");
         return 0;
 }
 
-static void wake(struct worker *w)
+static void rpc_wake(struct worker *w)
 {
         uint64_t one = 1;
 
@@ -125,21 +93,34 @@ static void wake(struct worker *w)
 int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn done, void *done_ctx,
               int64_t *ret_id, struct err *err)
 {
-        struct rpc_call *c = make_call(w, call, done, done_ctx);
-        json_t *invocation = invocation_of(c);
+        int64_t limit = call->timeout_ms ? call->timeout_ms : w->config->times.call;
+        struct rpc_call *c = xcalloc(1, sizeof(*c));
+        CLEAN(json_decrefp) json_t *invocation = NULL;
         CLEAN(buf_done) struct buf line = { .max = WORKER_LINE_MAX };
         int r;
 
+        *c = (struct rpc_call){ .method = xstrdup(call->method),
+                                .company_id = call->company_id ? xstrdup(call->company_id) : NULL,
+                                .invocation = uuid_new(),
+                                .limit_ms = limit,
+                                .deadline_ms = clock_mono_ms() + limit,
+                                .done = done,
+                                .done_ctx = done_ctx,
+                                .on_output = call->output,
+                                .late = call->late,
+                                .ctx = call->ctx };
+        if (c->company_id)
+                invocation = json_pack("{s:s, s:{s:s}}", "id", c->invocation.s, "scope",
+                                       "companyId", c->company_id);
         /* Written before the lock: the parameters may have many megabytes. */
         jsonrpc_put_request(&line, INT64_MAX, call->method, call->params, invocation);
-        json_decref(invocation);
         if (buf_failed(&line)) {
                 call_free(c);
                 return err_set(err, ERR_TOO_LARGE, "The parameters of \"%s\" are too large.",
                                call->method);
         }
         pthread_mutex_lock(&w->lock);
-        r = check_state(w, call->method, err);
+        r = rpc_check_state(w, call->method, err);
         if (r >= 0) {
                 c->id = *ret_id = w->next_id++;
                 c->line_len = line.len;
@@ -153,7 +134,7 @@ int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn d
         if (r < 0)
                 call_free(c);
         else
-                wake(w);
+                rpc_wake(w);
         return r;
 }
 
@@ -167,7 +148,7 @@ void rpc_abandon(struct worker *w, int64_t id, int code)
                 c->abandoned = code;
         pthread_mutex_unlock(&w->lock);
         if (c)
-                wake(w);
+                rpc_wake(w);
 }
 
 int64_t rpc_send_own(struct worker *w, const char *method, const json_t *params)
@@ -185,35 +166,11 @@ int64_t rpc_send_own(struct worker *w, const char *method, const json_t *params)
 
 /* Time */
 
-/* One that has to be told now; NULL when there is none. Under the lock. */
-static struct rpc_call *next_expired(struct worker *w, int64_t now, int64_t *ret_next)
-{
-        for (struct rpc_call *c = w->calls; c; c = c->next) {
-                if (c->gave_up)
-                        continue;
-                if (c->abandoned || c->deadline_ms <= now)
-                        return c;
-                *ret_next = MIN(*ret_next, c->deadline_ms);
-        }
-        return NULL;
-}
-
-/* It never reached the worker: then nothing can have happened, and nothing will come late. */
-static void withdraw(struct worker *w, struct rpc_call *c, int code, const struct err *err)
-{
-        pthread_mutex_lock(&w->lock);
-        (void)unlink_call(w, find_id(w, c->id));
-        pthread_mutex_unlock(&w->lock);
-        c->done(c->done_ctx, code, NULL, err);
-        if (c->late)
-                c->late(c->ctx, NULL);
-        call_free(c);
-}
-
-static void give_up(struct worker *w, struct rpc_call *c)
+static void rpc_give_up(struct worker *w, struct rpc_call *c)
 {
         CLEAN(err_done) struct err err = { 0 };
         int code = c->abandoned ? c->abandoned : ERR_TIMEOUT;
+        bool never_sent;
         char text[256];
 
         if (code == ERR_CANCELLED)
@@ -221,29 +178,40 @@ static void give_up(struct worker *w, struct rpc_call *c)
         else
                 snprintf(text, sizeof(text), "RPC call \"%s\" timed out after %lldms", c->method,
                          (long long)c->limit_ms);
-        (void)fail(&err, code, RPC_TIMEOUT, text);
-        if (c->line) {
-                withdraw(w, c, code, &err);
-                return;
-        }
+        (void)rpc_fail(&err, code, RPC_TIMEOUT, text);
+        never_sent =
+                c->line != NULL; /* then nothing can have happened, and nothing will come late */
         pthread_mutex_lock(&w->lock);
         c->gave_up = true;
+        if (never_sent)
+                (void)unlink_call(w, find_id(w, c->id));
         pthread_mutex_unlock(&w->lock);
         c->done(c->done_ctx, code, NULL, &err);
+        if (!never_sent)
+                return;
+        if (c->late)
+                c->late(c->ctx, NULL);
+        call_free(c);
 }
 
 int64_t rpc_expire(struct worker *w)
 {
         for (;;) {
-                int64_t next = INT64_MAX;
+                int64_t next = INT64_MAX, now = clock_mono_ms();
                 struct rpc_call *c;
 
                 pthread_mutex_lock(&w->lock);
-                c = next_expired(w, clock_mono_ms(), &next);
+                for (c = w->calls; c; c = c->next) {
+                        if (c->gave_up)
+                                continue;
+                        if (c->abandoned || c->deadline_ms <= now)
+                                break;
+                        next = MIN(next, c->deadline_ms);
+                }
                 pthread_mutex_unlock(&w->lock);
                 if (!c)
                         return next;
-                give_up(w, c);
+                rpc_give_up(w, c);
         }
 }
 
@@ -288,9 +256,9 @@ void rpc_fail_all(struct worker *w, const char *why)
                 if (!c)
                         return;
                 /* A call that was never handed over cannot have had an effect. */
-                (void)fail(&err, c->line ? ERR_PROVIDER : ERR_UNCERTAIN, RPC_WORKER_UNAVAILABLE,
-                           why);
-                settle(c, err.code, NULL, &err);
+                (void)rpc_fail(&err, c->line ? ERR_PROVIDER : ERR_UNCERTAIN, RPC_WORKER_UNAVAILABLE,
+                               why);
+                rpc_settle(c, err.code, NULL, &err);
         }
 }
 
@@ -331,14 +299,7 @@ static bool take_own_answer(struct worker *w, const struct jsonrpc *m, int64_t i
         return true;
 }
 
-/* U+0000 is fine in what a command printed, but nothing that holds one can be stored: such an
- * answer says that something happened and not what. */
-static bool is_unusable(const struct rpc_call *c, const struct jsonrpc *m)
-{
-        return m->has_nul && !streq(c->method, EXECUTE);
-}
-
-static void answer(struct worker *w, struct rpc_call *c, const struct jsonrpc *m)
+static void rpc_answer(struct worker *w, struct rpc_call *c, const struct jsonrpc *m)
 {
         CLEAN(err_done) struct err err = { 0 };
         char text[sizeof(err.msg)];
@@ -347,15 +308,20 @@ static void answer(struct worker *w, struct rpc_call *c, const struct jsonrpc *m
                 int64_t code = jsonrpc_error_code(m);
 
                 worker_redact(w, jsonrpc_error_text(m), text, sizeof(text));
-                (void)fail(&err, code_of_answer(code), code, text);
-                settle(c, err.code, NULL, &err);
-        } else if (is_unusable(c, m)) {
+                (void)rpc_fail(&err,
+                               code == RPC_METHOD_NOT_IMPLEMENTED ? ERR_NOT_IMPLEMENTED
+                                                                  : ERR_PROVIDER,
+                               code, text);
+                rpc_settle(c, err.code, NULL, &err);
+        } else if (m->has_nul && !streq(c->method, EXECUTE)) {
+                /* U+0000 is fine in what a command printed, but nothing that holds one can be
+                 * stored: such an answer says that something happened and not what. */
                 snprintf(text, sizeof(text), "The worker's answer to \"%s\" holds U+0000.",
                          c->method);
-                (void)fail(&err, ERR_UNCERTAIN, RPC_WORKER_ERROR, text);
-                settle(c, err.code, NULL, &err);
+                (void)rpc_fail(&err, ERR_UNCERTAIN, RPC_WORKER_ERROR, text);
+                rpc_settle(c, err.code, NULL, &err);
         } else {
-                settle(c, 0, m->result, NULL);
+                rpc_settle(c, 0, m->result, NULL);
         }
 }
 
@@ -372,7 +338,7 @@ static void take_response(struct worker *w, const struct jsonrpc *m)
                 c = unlink_call(w, at);
         pthread_mutex_unlock(&w->lock);
         if (c)
-                answer(w, c, m);
+                rpc_answer(w, c, m);
         else
                 worker_note(w, "received response for unknown request id", "", 0);
 }
@@ -390,14 +356,18 @@ static void put_answer(struct worker *w, const json_t *id, const json_t *result,
         pthread_mutex_unlock(&w->lock);
 }
 
+static void take_log(struct worker *w, const struct jsonrpc *m)
+{
+        worker_log(w, json_get_string(m->params, "level"), json_get_string(m->params, "message"),
+                   json_object_get(m->params, "meta"));
+}
+
 static void take_request(struct worker *w, const struct jsonrpc *m)
 {
         if (streq(m->method, "config.get")) {
                 put_answer(w, m->id, w->plugin_config, 0, NULL);
         } else if (streq(m->method, "log")) {
-                worker_log(w, json_get_string(m->params, "level"),
-                           json_get_string(m->params, "message"),
-                           json_object_get(m->params, "meta"));
+                take_log(w, m);
                 put_answer(w, m->id, NULL, 0, NULL);
         } else if (streq(m->method, "secrets.resolve")) {
                 put_answer(w, m->id, NULL, RPC_INTERNAL_ERROR, NO_SECRETS);
@@ -470,16 +440,6 @@ static void take_output(struct worker *w, const struct jsonrpc *m)
         c->on_output(c->ctx, is_stderr, text, len);
 }
 
-static void take_notification(struct worker *w, const struct jsonrpc *m)
-{
-        if (streq(m->method, "log"))
-                worker_log(w, json_get_string(m->params, "level"),
-                           json_get_string(m->params, "message"),
-                           json_object_get(m->params, "meta"));
-        else if (streq(m->method, "execute.log"))
-                take_output(w, m);
-}
-
 /* Lines that make no sense are counted against the worker's speed: a flood of them is read slowly
  * instead of keeping a processor busy. */
 static void take_junk(struct worker *w, const char *what, const char *line, size_t len)
@@ -506,7 +466,10 @@ int rpc_take_line(void *ctx, const char *line, size_t len)
                 take_request(w, &m);
                 break;
         case JSONRPC_NOTIFICATION:
-                take_notification(w, &m);
+                if (streq(m.method, "log"))
+                        take_log(w, &m);
+                else if (streq(m.method, "execute.log"))
+                        take_output(w, &m);
                 break;
         default:
                 take_junk(w, "unknown message type from worker", line, len);

@@ -98,7 +98,7 @@ struct sum {
 
 static int sum_dir(struct sum *sum, int fd, struct err *err);
 
-static void put(struct sum *sum, const void *data, size_t len)
+static void sum_put(struct sum *sum, const void *data, size_t len)
 {
         crypto_generichash_update(sum->state, data, len);
 }
@@ -107,8 +107,8 @@ static void put_text(struct sum *sum, const char *text, size_t len)
 {
         uint64_t n = len;
 
-        put(sum, &n, sizeof(n));
-        put(sum, text, len);
+        sum_put(sum, &n, sizeof(n));
+        sum_put(sum, text, len);
 }
 
 static int sum_file(struct sum *sum, int at, const char *name, struct err *err)
@@ -124,7 +124,7 @@ static int sum_file(struct sum *sum, int at, const char *name, struct err *err)
 
                 if (r < 0)
                         return r;
-                put(sum, sum->chunk, (size_t)n);
+                sum_put(sum, sum->chunk, (size_t)n);
                 total += (uint64_t)n;
                 sum->bytes += n;
                 if (sum->bytes > TREE_MAX_BYTES)
@@ -132,7 +132,7 @@ static int sum_file(struct sum *sum, int at, const char *name, struct err *err)
         }
         if (n < 0)
                 return err_sys(err, ERR_IO, errno, "read %s", name);
-        put(sum, &total, sizeof(total));
+        sum_put(sum, &total, sizeof(total));
         return 0;
 }
 
@@ -174,7 +174,7 @@ static int sum_entry(struct sum *sum, int at, const char *name, struct err *err)
         kind = S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : '?';
         if (S_ISREG(st.st_mode))
                 kind = st.st_mode & S_IXUSR ? 'x' : 'f';
-        put(sum, &kind, 1);
+        sum_put(sum, &kind, 1);
         put_text(sum, name, strlen(name));
         if (S_ISREG(st.st_mode))
                 return sum_file(sum, at, name, err);
@@ -191,7 +191,7 @@ static int sum_dir(struct sum *sum, int fd, struct err *err)
         for (size_t i = 0; r >= 0 && i < names.n; i++)
                 if (!streq(names.list[i], ".git"))
                         r = sum_entry(sum, fd, names.list[i], err);
-        put(sum, "", 1); /* the end of a directory */
+        sum_put(sum, "", 1); /* the end of a directory */
         return r;
 }
 

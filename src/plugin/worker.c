@@ -325,7 +325,7 @@ static bool pause_before_restart(struct worker *w)
         }
 }
 
-static void *run(void *arg)
+static void *worker_thread(void *arg)
 {
         struct worker *w = arg;
         bool again = true;
@@ -422,7 +422,7 @@ int worker_start_thread(struct worker *w, struct err *err)
 
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        r = pthread_create(&w->thread, NULL, run, w);
+        r = pthread_create(&w->thread, NULL, worker_thread, w);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         return r == 0 ? 0 : err_sys(err, ERR_BUSY, r, "start a thread");
 }
