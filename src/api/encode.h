@@ -45,10 +45,5 @@ void encode_execution_workspace(struct jw *w, const struct execution_workspace *
 /* For lists: ctx is the struct jw. */
 int show_workspace_operation(void *ctx, const struct workspace_row *row);
 void encode_activity(struct jw *w, const struct activity *a);
-void encode_secret(struct jw *w, const struct secret *s);
-void encode_secret_version(struct jw *w, const struct secret_version *v);
-void encode_secret_usage(struct jw *w, const struct secret_usage *u);
-void encode_secret_event(struct jw *w, const struct secret_event *e);
-void encode_vault(struct jw *w, const struct vault_row *v);
 
 #endif

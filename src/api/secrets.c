@@ -8,7 +8,7 @@
 
 static int show_secret(void *ctx, const struct secret *secret)
 {
-        encode_secret(ctx, secret);
+        encode_row(ctx, &secret_table, secret);
         return 0;
 }
 
@@ -21,7 +21,7 @@ static int list_secrets(struct call *c, struct err *err)
 static int answer_secret(struct call *c, int r, const struct secret *secret)
 {
         if (r >= 0)
-                encode_secret(call_json(c), secret);
+                encode_row(call_json(c), &secret_table, secret);
         return r;
 }
 
@@ -240,9 +240,26 @@ static int remove_secret(struct call *c, struct err *err)
         return r;
 }
 
-static int show_usage(void *ctx, const struct secret_usage *usage)
+static int show_usage(void *ctx, const struct secret_usage *u)
 {
-        encode_secret_usage(ctx, usage);
+        CLEAN(buf_done) struct buf href = BUF_INIT;
+        const struct secret_binding *b = &u->binding;
+        struct jw *w = ctx;
+
+        jw_object(w);
+        encode_members(w, &secret_binding_table, b);
+        jw_key(w, "target");
+        jw_object(w);
+        jw_kstring(w, "type", b->target_type);
+        jw_kstring(w, "id", b->target_id);
+        jw_kstring(w, "label", u->target.label ? u->target.label : b->target_id);
+        /* Where a person finds it in the page. */
+        if (u->target.slug && !streq(b->target_type, "run") && !streq(b->target_type, "system"))
+                buf_appendf(&href, "/%ss/%s", b->target_type, u->target.slug);
+        jw_kstring(w, "href", href.len ? buf_str(&href) : NULL);
+        jw_kstring(w, "status", u->target.status);
+        jw_object_end(w);
+        jw_object_end(w);
         return 0;
 }
 
@@ -263,7 +280,7 @@ static int list_usage(struct call *c, struct err *err)
 
 static int show_version(void *ctx, const struct secret_version *version)
 {
-        encode_secret_version(ctx, version);
+        encode_row(ctx, &secret_version_table, version);
         return 0;
 }
 
@@ -275,7 +292,7 @@ static int list_versions(struct call *c, struct err *err)
 
 static int show_event(void *ctx, const struct secret_event *event)
 {
-        encode_secret_event(ctx, event);
+        encode_row(ctx, &secret_event_table, event);
         return 0;
 }
 

@@ -7,7 +7,7 @@
 
 static int show_vault(void *ctx, const struct vault_row *row)
 {
-        encode_vault(ctx, row);
+        encode_row(ctx, &vault_table, row);
         return 0;
 }
 
@@ -31,7 +31,7 @@ static int discover_vaults(struct call *c, struct err *err)
 static int answer_vault(struct call *c, int r, const struct vault_row *row)
 {
         if (r >= 0)
-                encode_vault(call_json(c), row);
+                encode_row(call_json(c), &vault_table, row);
         return r;
 }
 

@@ -71,11 +71,6 @@ static int load_config(struct op *op, struct runtime *rt, const struct plugin *p
         return r < 0 ? r : json_parse(row.config, strlen(row.config), ret, err);
 }
 
-static void unref_json(void *v)
-{
-        json_decref(v);
-}
-
 struct path_list {
         const char **items;
         size_t n;
@@ -152,7 +147,7 @@ int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct pl
                 r = json_parse(p->manifest, strlen(p->manifest), &manifest, err);
         if (r < 0)
                 return r;
-        arena_defer(op->arena, unref_json, manifest);
+        (void)json_keep(op->arena, manifest);
         r = package_find_entry(op->arena, spec.root, manifest, &spec.entry, err);
         if (r < 0)
                 return r;

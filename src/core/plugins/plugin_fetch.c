@@ -20,28 +20,6 @@
 #include "base/log.h"
 #include "core/plugins/plugin_internal.h"
 
-/* At most so many at a time: each has a thread and an npm. */
-static int enter(struct plugin_registry *reg, struct err *err)
-{
-        bool full;
-
-        pthread_mutex_lock(&reg->lock);
-        full = reg->installs >= PLUGIN_INSTALLS_MAX;
-        reg->installs += !full;
-        pthread_mutex_unlock(&reg->lock);
-        if (full)
-                return err_set(err, ERR_BUSY, "%d plugins are being fetched; try again later",
-                               PLUGIN_INSTALLS_MAX);
-        return 0;
-}
-
-static void leave(struct plugin_registry *reg)
-{
-        pthread_mutex_lock(&reg->lock);
-        reg->installs--;
-        pthread_mutex_unlock(&reg->lock);
-}
-
 /* Files */
 
 static const char *staging_of(struct op *op, struct plugin_registry *reg, const char *install_id)
@@ -88,21 +66,12 @@ void plugin_abandon(struct op *op, struct plugin_registry *reg, const char *inst
                          LOG_S("install", install_id), LOG_S("error", err.msg));
 }
 
-/* Everything below the directory is on the disk before a row names it. */
-static int sync_files(const char *path, struct err *err)
+/* The directory; with `all`, everything below it too. */
+static int sync_dir(const char *path, bool all, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        if (fd < 0 || syncfs(fd) < 0)
-                return err_sys(err, ERR_IO, errno, "sync %s", path);
-        return 0;
-}
-
-static int sync_directory(const char *path, struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        if (fd < 0 || fsync(fd) < 0)
+        if (fd < 0 || (all ? syncfs(fd) : fsync(fd)) < 0)
                 return err_sys(err, ERR_IO, errno, "sync %s", path);
         return 0;
 }
@@ -111,7 +80,7 @@ static int put_in_place(struct op *op, struct plugin_registry *reg, const char *
                         struct err *err)
 {
         const char *from = staging_of(op, reg, install_id), *to = package_of(op, reg, install_id);
-        int r = sync_files(from, err);
+        int r = sync_dir(from, true, err);
 
         if (r < 0)
                 return r;
@@ -119,7 +88,7 @@ static int put_in_place(struct op *op, struct plugin_registry *reg, const char *
         if (rename(from, to) < 0)
                 return err_sys(err, ERR_IO, errno, "rename %s", from);
         FAULT("registry.place.after");
-        return sync_directory(reg->packages_dir, err);
+        return sync_dir(reg->packages_dir, false, err);
 }
 
 /* Getting */
@@ -129,8 +98,9 @@ static int record_fetch(struct db *db, void *arg, struct err *err)
         return plugin_installs_insert(db, arg, err);
 }
 
-static int fetch(struct op *op, struct plugin_registry *reg, const struct plugin_source *source,
-                 struct plugin_sink *sink, struct plugin_fetched *ret, struct err *err)
+static int fetch_package(struct op *op, struct plugin_registry *reg,
+                         const struct plugin_source *source, struct plugin_sink *sink,
+                         struct plugin_fetched *ret, struct err *err)
 {
         const struct runtime *rt = reg->config.rt;
         struct plugin_install row = { .id = ret->install_id,
@@ -180,38 +150,42 @@ static int open_local(struct op *op, struct plugin_registry *reg,
         return package_open(op, &reg->tools, real, real, &ret->package, err);
 }
 
-static void say_found(struct op *op, struct plugin_sink *sink, const struct plugin_fetched *f)
-{
-        const struct package *p = &f->package;
-        json_t *warning;
-        size_t i;
-
-        plugin_say(sink,
-                   arena_printf(op->arena, "found %s %s, %s", json_get_string(p->manifest, "id"),
-                                json_get_string(p->manifest, "version"), p->checksum));
-        json_array_foreach(p->warnings, i, warning) plugin_say(
-                sink, arena_printf(op->arena, "warning: %s", json_string_value(warning)));
-}
-
 int plugin_obtain(struct op *op, struct plugin_registry *reg, const struct plugin_source *source,
                   struct plugin_sink *sink, struct plugin_fetched *ret, struct err *err)
 {
         struct op patient = *op;
         struct uuid id = uuid_new();
-        int r = enter(reg, err);
+        json_t *warning;
+        size_t i;
+        bool full;
+        int r;
 
-        if (r < 0)
-                return r;
+        /* At most so many at a time: each has a thread and an npm. */
+        pthread_mutex_lock(&reg->lock);
+        full = reg->installs >= PLUGIN_INSTALLS_MAX;
+        reg->installs += !full;
+        pthread_mutex_unlock(&reg->lock);
+        if (full)
+                return err_set(err, ERR_BUSY, "%d plugins are being fetched; try again later",
+                               PLUGIN_INSTALLS_MAX);
         /* Fetching has a limit of its own, which may be longer than that of a request. */
         patient.deadline_ms =
                 MAX(op->deadline_ms, clock_mono_ms() + reg->tools.fetch_ms + PLUGIN_SHIELD_MS);
         if (!source->is_local)
                 ret->install_id = arena_strdup(op->arena, id.s);
         r = source->is_local ? open_local(&patient, reg, source, sink, ret, err)
-                             : fetch(&patient, reg, source, sink, ret, err);
-        leave(reg);
-        if (r >= 0)
-                say_found(op, sink, ret);
+                             : fetch_package(&patient, reg, source, sink, ret, err);
+        pthread_mutex_lock(&reg->lock);
+        reg->installs--;
+        pthread_mutex_unlock(&reg->lock);
+        if (r < 0)
+                return r;
+        plugin_say(sink, arena_printf(op->arena, "found %s %s, %s",
+                                      json_get_string(ret->package.manifest, "id"),
+                                      json_get_string(ret->package.manifest, "version"),
+                                      ret->package.checksum));
+        json_array_foreach(ret->package.warnings, i, warning) plugin_say(
+                sink, arena_printf(op->arena, "warning: %s", json_string_value(warning)));
         return r;
 }
 

@@ -2,19 +2,13 @@
 #include "base/clock.h"
 #include "core/plugins/plugin_internal.h"
 
-static void unref_manifest(void *v)
-{
-        json_decref(v);
-}
-
 json_t *plugin_manifest(struct op *op, const struct plugin *p)
 {
         json_t *manifest = NULL;
 
         if (json_parse(p->manifest, strlen(p->manifest), &manifest, NULL) < 0)
                 return NULL;
-        arena_defer(op->arena, unref_manifest, manifest);
-        return manifest;
+        return json_keep(op->arena, manifest);
 }
 
 const char *plugin_shown_error(const struct op *op, const struct plugin *p)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "core/access/audit.h"
+#include "core/secrets/agent_env.h"
 #include "core/secrets/secret_resolve.h"
 
 /* A secret of the company that is not deleted. */
@@ -200,7 +201,7 @@ struct env_use {
         size_t n;
 };
 
-static json_t *describe(const struct secret_attempt *t, const char *name)
+static json_t *describe_attempt(const struct secret_attempt *t, const char *name)
 {
         json_t *entry = json_pack(
                 "{s:s, s:s, s:s, s:s*, s:o, s:s*, s:s}", "configPath", t->use->config_path,
@@ -230,7 +231,7 @@ static int resolve_ref(struct env_use *q, const char *name, const json_t *value,
         };
         q->n++;
         r = secret_attempt(q->op, q->rt, t, &var->value, err);
-        json_array_append_new(q->ret->manifest, describe(t, name));
+        json_array_append_new(q->ret->manifest, describe_attempt(t, name));
         if (r < 0 && t->is_optional && (r == ERR_UNPROCESSABLE || r == ERR_NOT_FOUND)) {
                 err_clear(err);
                 return 0;
@@ -300,4 +301,53 @@ void secret_env_done(struct secret_env *env)
         free(env->vars);
         json_decref(env->manifest);
         *env = (struct secret_env){ 0 };
+}
+
+/* The variables of agents */
+
+static int check_giver(const struct op *op, const json_t *before, const json_t *env,
+                       struct err *err)
+{
+        const json_t *had = json_get_object(before, "env");
+        const char *name;
+        json_t *variable;
+
+        if (op->actor->type == ACTOR_BOARD)
+                return 0;
+        json_object_foreach((json_t *)env, name, variable)
+        {
+                if (is_ref(variable) && !json_equal(variable, json_object_get(had, name)))
+                        return err_set(err, ERR_FORBIDDEN,
+                                       "Only board users may give secrets to agents (%s)", name);
+        }
+        return 0;
+}
+
+int agent_env_check(struct db *db, struct op *op, const struct runtime *rt, const char *company_id,
+                    const json_t *before, json_t *config, struct err *err)
+{
+        json_t *env = json_object_get(config, "env"), *normal;
+        int r;
+
+        if (!env || json_is_null(env))
+                return 0;
+        if (!json_is_object(env))
+                return err_set(err, ERR_UNPROCESSABLE, "adapterConfig.env must be an object");
+        r = secret_check_env(db, rt, company_id, env, op->arena, &normal, err);
+        if (r < 0)
+                return r;
+        json_object_set_new(config, "env", normal);
+        return check_giver(op, before, normal, err);
+}
+
+int agent_env_bind(struct db *db, struct op *op, const char *company_id, const char *agent_id,
+                   const json_t *config, struct err *err)
+{
+        return secret_sync_env_bindings(db, company_id, "agent", agent_id, AGENT_ENV_PREFIX,
+                                        json_get_object(config, "env"), op->arena, err);
+}
+
+int agent_env_unbind(struct db *db, const char *company_id, const char *agent_id, struct err *err)
+{
+        return secret_bindings_delete_target(db, company_id, "agent", agent_id, NULL, err);
 }

@@ -24,11 +24,6 @@ int vault_provider_find(const struct runtime *rt, const char *key,
                        key);
 }
 
-static void draft_drop_json(void *value)
-{
-        json_decref(value);
-}
-
 int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                  const char *company_id, const char *provider, const char *config_id,
                  struct vault_choice *ret, struct err *err)
@@ -58,8 +53,8 @@ int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                 return err_set(err, ERR_UNPROCESSABLE, "Provider vault is disabled");
         if (json_parse(row.config, strlen(row.config), &config, NULL) < 0)
                 config = json_object();
-        arena_defer(arena, draft_drop_json, config);
-        ret->config = (struct vault_config){ row.id, row.provider, row.status, config };
+        ret->config =
+                (struct vault_config){ row.id, row.provider, row.status, json_keep(arena, config) };
         return 0;
 }
 

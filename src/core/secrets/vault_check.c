@@ -129,88 +129,79 @@ static char *origin_of(const char *url)
         return origin;
 }
 
-static void put(json_t *out, const char *key, const char *value)
+/* The members of the configurations, in the order in which they are checked and stored. */
+static const struct vault_field {
+        const char *provider, *key;
+        enum { FIELD_TEXT, FIELD_FLAG, FIELD_REGION, FIELD_PROJECT, FIELD_ORIGIN } type;
+        size_t max; /* characters; 0: no limit */
+} vault_fields[] = {
+        { VAULT_LOCAL, "backupReminderAcknowledged", FIELD_FLAG, 0 },
+        { VAULT_AWS, "region", FIELD_REGION, SHORT_MAX },
+        { VAULT_AWS, "namespace", FIELD_TEXT, SHORT_MAX },
+        { VAULT_AWS, "secretNamePrefix", FIELD_TEXT, SHORT_MAX },
+        { VAULT_AWS, "kmsKeyId", FIELD_TEXT, KMS_MAX },
+        { VAULT_AWS, "ownerTag", FIELD_TEXT, SHORT_MAX },
+        { VAULT_AWS, "environmentTag", FIELD_TEXT, SHORT_MAX },
+        { VAULT_GCP, "projectId", FIELD_PROJECT, 0 },
+        { VAULT_GCP, "location", FIELD_TEXT, SHORT_MAX },
+        { VAULT_GCP, "namespace", FIELD_TEXT, SHORT_MAX },
+        { VAULT_GCP, "secretNamePrefix", FIELD_TEXT, SHORT_MAX },
+        { VAULT_HASHI, "address", FIELD_ORIGIN, 0 },
+        { VAULT_HASHI, "namespace", FIELD_TEXT, SHORT_MAX },
+        { VAULT_HASHI, "mountPath", FIELD_TEXT, SHORT_MAX },
+        { VAULT_HASHI, "secretPathPrefix", FIELD_TEXT, SHORT_MAX },
+};
+
+static void check_field(struct check *c, const struct vault_field *f, json_t *out)
 {
-        if (value)
-                json_object_set_new(out, key, json_string(value));
-}
+        CLEAN(cleanup_free) char *origin = NULL;
+        const char *text;
 
-static void short_text(struct check *c, const char *key, size_t max, json_t *out)
-{
-        put(out, key, check_string(c, key, CHECK_NULLABLE | CHECK_TRIM, 1, max));
-}
-
-static void check_local(struct check *c, json_t *config, json_t *out)
-{
-        if (check_has(c, "backupReminderAcknowledged"))
-                json_object_set_new(out, "backupReminderAcknowledged",
-                                    json_boolean(check_bool(c, "backupReminderAcknowledged",
-                                                            CHECK_OPTIONAL, false)));
-        check_unknown(c, (const char *[]){ "backupReminderAcknowledged", NULL });
-}
-
-static void check_aws(struct check *c, json_t *config, json_t *out)
-{
-        const char *region = check_string(c, "region", CHECK_REQUIRED | CHECK_TRIM, 1, SHORT_MAX);
-
-        if (region && !is_region(region))
-                check_invalid_string(c, "region", "regex", "Invalid AWS region");
-        put(out, "region", region);
-        short_text(c, "namespace", SHORT_MAX, out);
-        short_text(c, "secretNamePrefix", SHORT_MAX, out);
-        short_text(c, "kmsKeyId", KMS_MAX, out);
-        short_text(c, "ownerTag", SHORT_MAX, out);
-        short_text(c, "environmentTag", SHORT_MAX, out);
-        check_unknown(c, (const char *[]){ "region", "namespace", "secretNamePrefix", "kmsKeyId",
-                                           "ownerTag", "environmentTag", NULL });
-}
-
-static void check_gcp(struct check *c, json_t *config, json_t *out)
-{
-        const char *project = check_string(c, "projectId", CHECK_NULLABLE | CHECK_TRIM, 1, 0);
-
-        if (project && !is_project(project))
-                check_invalid_string(c, "projectId", "regex", "Invalid GCP project id");
-        put(out, "projectId", project);
-        short_text(c, "location", SHORT_MAX, out);
-        short_text(c, "namespace", SHORT_MAX, out);
-        short_text(c, "secretNamePrefix", SHORT_MAX, out);
-        check_unknown(c, (const char *[]){ "projectId", "location", "namespace", "secretNamePrefix",
-                                           NULL });
-}
-
-static void check_hashi(struct check *c, json_t *config, json_t *out)
-{
-        const char *address = check_string(c, "address", CHECK_NULLABLE | CHECK_TRIM, 1, 0);
-        CLEAN(cleanup_free) char *origin = address ? origin_of(address) : NULL;
-
-        if (address && !origin)
-                check_custom(c, "address", ORIGIN_ONLY);
-        put(out, "address", origin);
-        short_text(c, "namespace", SHORT_MAX, out);
-        short_text(c, "mountPath", SHORT_MAX, out);
-        short_text(c, "secretPathPrefix", SHORT_MAX, out);
-        check_unknown(c, (const char *[]){ "address", "namespace", "mountPath", "secretPathPrefix",
-                                           NULL });
+        if (f->type == FIELD_FLAG) {
+                if (check_has(c, f->key))
+                        json_object_set_new(
+                                out, f->key,
+                                json_boolean(check_bool(c, f->key, CHECK_OPTIONAL, false)));
+                return;
+        }
+        text = check_string(
+                c, f->key, CHECK_TRIM | (f->type == FIELD_REGION ? CHECK_REQUIRED : CHECK_NULLABLE),
+                1, f->max);
+        if (!text)
+                return;
+        if (f->type == FIELD_REGION && !is_region(text))
+                check_invalid_string(c, f->key, "regex", "Invalid AWS region");
+        if (f->type == FIELD_PROJECT && !is_project(text))
+                check_invalid_string(c, f->key, "regex", "Invalid GCP project id");
+        if (f->type == FIELD_ORIGIN) {
+                origin = origin_of(text);
+                if (!origin)
+                        check_custom(c, f->key, ORIGIN_ONLY);
+                text = origin;
+        }
+        if (text)
+                json_object_set_new(out, f->key, json_string(text));
 }
 
 void vault_check_config(struct check *c, const char *key, const char *provider, json_t *config,
                         json_t **ret)
 {
-        json_t *out = json_object();
+        const char *known[ARRAY_LEN(vault_fields) + 1] = { 0 };
         struct check n;
+        size_t n_known = 0;
 
+        *ret = json_object();
         refuse_sensitive(c, key, config);
         check_nested(&n, c, key, config);
-        if (streq(provider, VAULT_LOCAL))
-                check_local(&n, config, out);
-        else if (streq(provider, VAULT_AWS))
-                check_aws(&n, config, out);
-        else if (streq(provider, VAULT_GCP))
-                check_gcp(&n, config, out);
-        else
-                check_hashi(&n, config, out);
-        *ret = out;
+        for (size_t i = 0; i < ARRAY_LEN(vault_fields); i++) {
+                const struct vault_field *f = &vault_fields[i];
+
+                if (!streq(f->provider, provider))
+                        continue;
+                known[n_known++] = f->key;
+                check_field(&n, f, *ret);
+        }
+        check_unknown(&n, known);
 }
 
 void vault_check_any_config(struct check *c, const char *key, json_t *config)
