@@ -34,7 +34,7 @@ struct listing {
         bool summary;
 };
 
-static int show(void *ctx, const struct execution_workspace *e)
+static int show_execution_workspace(void *ctx, const struct execution_workspace *e)
 {
         struct listing *l = ctx;
 
@@ -42,7 +42,7 @@ static int show(void *ctx, const struct execution_workspace *e)
         return 0;
 }
 
-static int list(struct call *c, struct err *err)
+static int list_execution_workspaces(struct call *c, struct err *err)
 {
         struct listing l = { call_list(c), call_query_flag(c, "summary") };
         struct execution_workspace_filter filter = {
@@ -53,8 +53,8 @@ static int list(struct call *c, struct err *err)
                 .reuse_eligible = call_query_flag(c, "reuseEligible"),
         };
 
-        return call_list_end(
-                c, execution_workspace_list(c->op, c->rt, c->params[0], &filter, show, &l, err));
+        return call_list_end(c, execution_workspace_list(c->op, c->rt, c->params[0], &filter,
+                                                         show_execution_workspace, &l, err));
 }
 
 static int answer_workspace(struct call *c, int r, const struct execution_workspace *e)
@@ -64,7 +64,7 @@ static int answer_workspace(struct call *c, int r, const struct execution_worksp
         return r;
 }
 
-static int get(struct call *c, struct err *err)
+static int show_one_execution_workspace(struct call *c, struct err *err)
 {
         struct execution_workspace e;
 
@@ -107,7 +107,7 @@ static void encode_readiness(struct call *c, struct jw *w, const struct executio
         jw_object_end(w);
 }
 
-static int readiness(struct call *c, struct err *err)
+static int show_readiness(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
         struct execution_workspace e;
@@ -118,7 +118,7 @@ static int readiness(struct call *c, struct err *err)
         return r;
 }
 
-static int update(struct call *c, struct err *err)
+static int update_execution_workspace(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
         struct execution_workspace e;
@@ -170,27 +170,28 @@ int show_workspace_operation(void *ctx, const struct workspace_row *row)
         return 0;
 }
 
-static int operations(struct call *c, struct err *err)
+static int list_operations(struct call *c, struct err *err)
 {
         return call_list_end(c, execution_workspace_operations(c->op, c->rt, c->params[0],
                                                                show_workspace_operation,
                                                                call_list(c), err));
 }
 
-static int control(struct call *c, struct err *err)
+static int control_services(struct call *c, struct err *err)
 {
         return execution_workspace_control(c->op, c->rt, c->params[0], c->params[1], err);
 }
 
 const struct route routes_execution_workspaces[] = {
-        { "GET", "/api/companies/:companyId/execution-workspaces", .fn = list },
-        { "GET", "/api/execution-workspaces/:id", .fn = get },
-        { "PATCH", "/api/execution-workspaces/:id", .fn = update },
-        { "GET", "/api/execution-workspaces/:id/close-readiness", .fn = readiness },
-        { "GET", "/api/execution-workspaces/:id/workspace-operations", .fn = operations },
-        { "POST", "/api/execution-workspaces/:id/runtime-services/:action", .fn = control,
+        { "GET", "/api/companies/:companyId/execution-workspaces",
+          .fn = list_execution_workspaces },
+        { "GET", "/api/execution-workspaces/:id", .fn = show_one_execution_workspace },
+        { "PATCH", "/api/execution-workspaces/:id", .fn = update_execution_workspace },
+        { "GET", "/api/execution-workspaces/:id/close-readiness", .fn = show_readiness },
+        { "GET", "/api/execution-workspaces/:id/workspace-operations", .fn = list_operations },
+        { "POST", "/api/execution-workspaces/:id/runtime-services/:action", .fn = control_services,
           .flags = ROUTE_BODY_FREE },
-        { "POST", "/api/execution-workspaces/:id/runtime-commands/:action", .fn = control,
+        { "POST", "/api/execution-workspaces/:id/runtime-commands/:action", .fn = control_services,
           .flags = ROUTE_BODY_FREE },
         { 0 },
 };

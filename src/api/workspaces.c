@@ -58,7 +58,7 @@ static int check_stage(struct call *c, struct stage_request *ret, struct err *er
         return check_end(&k, err);
 }
 
-static int stage(struct call *c, struct err *err)
+static int stage_workspace(struct call *c, struct err *err)
 {
         int64_t began = clock_mono_ms();
         struct stage_request req = { 0 };
@@ -107,7 +107,7 @@ int answer_restored(struct call *c, const struct restore_report *report)
         return 0;
 }
 
-static int restore(struct call *c, struct err *err)
+static int restore_workspace(struct call *c, struct err *err)
 {
         struct restore_report report;
         struct lease_record record;
@@ -123,7 +123,7 @@ static int restore(struct call *c, struct err *err)
         return r < 0 ? r : answer_restored(c, &report);
 }
 
-static int diff(struct call *c, struct err *err)
+static int show_workspace_diff(struct call *c, struct err *err)
 {
         struct lease_record record;
         int r = usable_lease(c, &record, err);
@@ -152,7 +152,7 @@ static void encode_progress(struct jw *w, struct workspace_host *host, const cha
         jw_object_end(w);
 }
 
-static void encode(struct call *c, const struct workspace_row *row)
+static void encode_workspace(struct call *c, const struct workspace_row *row)
 {
         struct jw *w = call_json(c);
 
@@ -162,7 +162,7 @@ static void encode(struct call *c, const struct workspace_row *row)
         jw_object_end(w);
 }
 
-static int get(struct call *c, struct err *err)
+static int show_workspace(struct call *c, struct err *err)
 {
         struct lease_record record;
         struct workspace_row row;
@@ -171,11 +171,11 @@ static int get(struct call *c, struct err *err)
         if (r >= 0)
                 r = workspace_get(c->op, c->rt, record.lease.id, &row, err);
         if (r >= 0)
-                encode(c, &row);
+                encode_workspace(c, &row);
         return r;
 }
 
-static int discard(struct call *c, struct err *err)
+static int discard_workspace(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
@@ -190,18 +190,19 @@ static int discard(struct call *c, struct err *err)
         if (r >= 0)
                 r = workspace_discard(c->op, c->rt, &record, &row, err);
         if (r >= 0)
-                encode(c, &row);
+                encode_workspace(c, &row);
         return r;
 }
 
 const struct route routes_workspaces[] = {
-        { "GET", "/api/environment-leases/:id/workspace", .fn = get },
-        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = diff, .flags = ROUTE_WAITS },
-        { "POST", "/api/environment-leases/:id/workspace/stage", .fn = stage,
+        { "GET", "/api/environment-leases/:id/workspace", .fn = show_workspace },
+        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = show_workspace_diff,
           .flags = ROUTE_WAITS },
-        { "POST", "/api/environment-leases/:id/workspace/restore", .fn = restore,
+        { "POST", "/api/environment-leases/:id/workspace/stage", .fn = stage_workspace,
+          .flags = ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/workspace/restore", .fn = restore_workspace,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
-        { "POST", "/api/environment-leases/:id/workspace/discard", .fn = discard,
+        { "POST", "/api/environment-leases/:id/workspace/discard", .fn = discard_workspace,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_WHEN_FULL },
         { 0 },
 };

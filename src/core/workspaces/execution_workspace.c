@@ -88,57 +88,36 @@ json_t *execution_workspace_config(const char *metadata)
 
 /* Reading */
 
-struct request {
-        struct op *op;
-        const char *id, *company_id;
-        const struct execution_workspace_filter *filter;
-        execution_workspace_fn fn;
-        workspace_row_fn operation_fn;
-        void *ctx;
-        bool write;
-        struct execution_workspace row;
-        struct close_readiness readiness;
-};
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = access_company(db, q->op->actor, q->company_id, false, err);
-
-        return r < 0 ? r
-                     : execution_workspaces_list(db, q->company_id, q->filter, q->op->arena, q->fn,
-                                                 q->ctx, err);
-}
-
 int execution_workspace_list(struct op *op, struct runtime *rt, const char *company_id,
                              const struct execution_workspace_filter *filter,
                              execution_workspace_fn fn, void *ctx, struct err *err)
 {
-        struct request q = {
-                .op = op, .company_id = company_id, .filter = filter, .fn = fn, .ctx = ctx
-        };
-
-        return store_read(op, rt->store, list, &q, err);
-}
-
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = access_authenticated(q->op->actor, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
-                r = execution_workspaces_get(db, q->id, q->op->arena, &q->row, err);
-        return r < 0 ? r : access_company(db, q->op->actor, q->row.company_id, q->write, err);
+                r = access_company(db, op->actor, company_id, false, err);
+        return r < 0 ? r
+                     : execution_workspaces_list(db, company_id, filter, op->arena, fn, ctx, err);
+}
+
+static int execution_workspace_load(struct db *db, struct op *op, const char *id, bool write,
+                                    struct execution_workspace *ret, struct err *err)
+{
+        int r = access_authenticated(op->actor, err);
+
+        if (r >= 0)
+                r = execution_workspaces_get(db, id, op->arena, ret, err);
+        return r < 0 ? r : access_company(db, op->actor, ret->company_id, write, err);
 }
 
 int execution_workspace_get(struct op *op, struct runtime *rt, const char *id,
                             struct execution_workspace *ret, struct err *err)
 {
-        struct request q = { .op = op, .id = id };
-        int r = store_read(op, rt->store, get, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        *ret = q.row;
-        return r;
+        return r < 0 ? r : execution_workspace_load(db, op, id, false, ret, err);
 }
 
 /* Closing */
@@ -150,50 +129,39 @@ static int find_readiness(struct db *db, const struct execution_workspace *row,
         return execution_workspaces_count_users(db, row->id, &ret->leases, &ret->issues, err);
 }
 
-static int get_readiness(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = get(db, q, err);
-
-        return r < 0 ? r : find_readiness(db, &q->row, &q->readiness, err);
-}
-
 int execution_workspace_readiness(struct op *op, struct runtime *rt, const char *id,
                                   struct execution_workspace *ret,
                                   struct close_readiness *ret_readiness, struct err *err)
 {
-        struct request q = { .op = op, .id = id };
-        int r = store_read(op, rt->store, get_readiness, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        *ret = q.row;
-        *ret_readiness = q.readiness;
-        return r;
-}
-
-static int list_operations(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = get(db, q, err);
-
-        return r < 0 ? r
-                     : workspaces_of_execution_workspace(db, q->id, q->op->arena, q->operation_fn,
-                                                         q->ctx, err);
+        if (r >= 0)
+                r = execution_workspace_load(db, op, id, false, ret, err);
+        return r < 0 ? r : find_readiness(db, ret, ret_readiness, err);
 }
 
 int execution_workspace_operations(struct op *op, struct runtime *rt, const char *id,
                                    workspace_row_fn fn, void *ctx, struct err *err)
 {
-        struct request q = { .op = op, .id = id, .operation_fn = fn, .ctx = ctx };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct execution_workspace row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, list_operations, &q, err);
+        if (r >= 0)
+                r = execution_workspace_load(db, op, id, false, &row, err);
+        return r < 0 ? r : workspaces_of_execution_workspace(db, id, op->arena, fn, ctx, err);
 }
 
 /* Changing */
 
 struct update {
-        struct request request;
+        struct op *op;
         struct runtime *rt;
+        const char *id;
         json_t *body;
+        struct execution_workspace row;
+        struct close_readiness readiness;
         bool blocked;
 };
 
@@ -287,9 +255,9 @@ static void take_text(struct arena *arena, const json_t *body, const char *key, 
                 *field = arena_strdup(arena, json_string_value(value));
 }
 
-static void merge(struct update *u, struct execution_workspace *row)
+static void merge_body(struct update *u, struct execution_workspace *row)
 {
-        struct arena *a = u->request.op->arena;
+        struct arena *a = u->op->arena;
         const json_t *eligible = json_object_get(u->body, "cleanupEligibleAt");
 
         take_text(a, u->body, "name", &row->name);
@@ -316,7 +284,7 @@ static int check_fields(struct db *db, const struct update *u,
                         const struct execution_workspace *from,
                         const struct execution_workspace *to, struct err *err)
 {
-        const struct op *op = u->request.op;
+        const struct op *op = u->op;
         json_t *given = json_object_get(u->body, "metadata");
         CLEAN(json_decrefp) json_t *had = execution_workspace_config(from->metadata);
         CLEAN(json_decrefp) json_t *has = execution_workspace_config(to->metadata);
@@ -355,57 +323,47 @@ static int check_fields(struct db *db, const struct update *u,
         return r;
 }
 
-static json_t *changed_keys(const json_t *body)
+static int write_change(struct db *db, void *arg, struct err *err)
 {
-        json_t *keys = json_array();
+        CLEAN(json_decrefp) json_t *keys = json_array();
+        struct update *u = arg;
+        struct execution_workspace to;
         const char *key;
         json_t *value;
-
-        json_object_foreach((json_t *)body, key, value)
-        {
-                json_array_append_new(keys, json_string(key));
-        }
-        return keys;
-}
-
-static int write_update(struct db *db, void *arg, struct err *err)
-{
-        struct update *u = arg;
-        struct request *q = &u->request;
-        struct execution_workspace to;
         bool closes;
-        int r = get(db, q, err);
+        int r = execution_workspace_load(db, u->op, u->id, true, &u->row, err);
 
         if (r < 0)
                 return r;
-        to = q->row;
-        merge(u, &to);
-        r = check_fields(db, u, &q->row, &to, err);
+        to = u->row;
+        merge_body(u, &to);
+        r = check_fields(db, u, &u->row, &to, err);
         if (r < 0)
                 return r;
-        if (to.cwd && json_object_get(u->body, "cwd") && access_may_use_host(u->rt, q->op->actor))
+        if (to.cwd && json_object_get(u->body, "cwd") && access_may_use_host(u->rt, u->op->actor))
                 to.cwd_from = WORKSPACE_CWD_HOST; /* also when it is the same again */
-        else if (to.cwd && !(q->row.cwd && streq(q->row.cwd, to.cwd)))
+        else if (to.cwd && !(u->row.cwd && streq(u->row.cwd, to.cwd)))
                 to.cwd_from = NULL;
         to.updated_at = clock_now_us();
-        closes = streq(to.status, ARCHIVED) && !streq(q->row.status, ARCHIVED);
+        closes = streq(to.status, ARCHIVED) && !streq(u->row.status, ARCHIVED);
         if (closes)
-                r = find_readiness(db, &q->row, &q->readiness, err);
+                r = find_readiness(db, &u->row, &u->readiness, err);
         if (r < 0)
                 return r;
-        u->blocked = closes && q->readiness.leases > 0;
+        u->blocked = closes && u->readiness.leases > 0;
         if (u->blocked)
                 return 0;
         if (closes)
                 to.closed_at = to.updated_at;
         else if (!streq(to.status, ARCHIVED))
                 to.closed_at = 0;
-        r = execution_workspaces_replace(db, &to, q->row.updated_at, err);
+        json_object_foreach(u->body, key, value) json_array_append_new(keys, json_string(key));
+        r = execution_workspaces_replace(db, &to, u->row.updated_at, err);
         if (r >= 0)
-                r = audit(db, q->op, to.company_id, "execution_workspace.updated",
-                          "execution_workspace", to.id,
-                          json_pack("{s:o}", "changedKeys", changed_keys(u->body)), err);
-        q->row = to;
+                r = audit(db, u->op, to.company_id, "execution_workspace.updated",
+                          "execution_workspace", to.id, json_pack("{s:O}", "changedKeys", keys),
+                          err);
+        u->row = to;
         return r;
 }
 
@@ -413,17 +371,19 @@ int execution_workspace_update(struct op *op, struct runtime *rt, const char *id
                                struct execution_workspace *ret,
                                struct close_readiness *ret_readiness, struct err *err)
 {
-        struct update u = { .request = { .op = op, .id = id, .write = true },
-                            .rt = rt,
-                            .body = body };
-        int r = store_read(op, rt->store, get, &u.request, err); /* 404 and 403 come before 400 */
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct update u = { .op = op, .rt = rt, .id = id, .body = body };
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0) /* 404 and 403 come before 400 */
+                r = execution_workspace_load(db, op, id, true, &u.row, err);
+        store_read_end(&db);
         if (r >= 0)
                 r = check_body(body, err);
         if (r >= 0)
-                r = store_write(op, rt->store, write_update, &u, err);
-        *ret = u.request.row;
-        *ret_readiness = u.request.readiness;
+                r = store_write(op, rt->store, write_change, &u, err);
+        *ret = u.row;
+        *ret_readiness = u.readiness;
         return r < 0 ? r : u.blocked;
 }
 
@@ -433,9 +393,12 @@ int execution_workspace_control(struct op *op, struct runtime *rt, const char *i
                                 const char *action, struct err *err)
 {
         static const char *const actions[] = { "start", "stop", "restart", "run", NULL };
-        struct request q = { .op = op, .id = id, .write = true };
-        int r = store_read(op, rt->store, get, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct execution_workspace row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = execution_workspace_load(db, op, id, true, &row, err);
         if (r >= 0 && op->actor->type == ACTOR_AGENT)
                 r = err_set(err, ERR_FORBIDDEN,
                             "Missing permission to manage workspace runtime services");

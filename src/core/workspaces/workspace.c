@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/access/audit.h"
+#include "core/kinds/kind.h"
 #include "core/roots/own_files.h"
 #include "core/roots/workspace_root.h"
 #include "core/sandboxes/tool.h"
@@ -30,6 +31,77 @@ const char *const *workspace_patterns(struct arena *arena, const char *json)
         return patterns;
 }
 
+/* Ways */
+
+/* The local kind's way: commands work in the directory itself. Nothing is moved, so there is
+ * nothing to bring home and nothing to lose. */
+static int in_place_stage(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                          struct stage_result *ret, struct err *err)
+{
+        *ret = (struct stage_result){ .cwd = w->local_path };
+        return 0;
+}
+
+const struct workspace_way workspace_in_place = {
+        .name = "in_place",
+        .stage = in_place_stage,
+        .dies_with_place = true,
+};
+
+static const struct workspace_way *find_way(const struct workspace_way *const *list,
+                                            const char *name)
+{
+        for (; list && *list; list++)
+                if (streq((*list)->name, name))
+                        return *list;
+        return NULL;
+}
+
+/* By its recorded name; NULL: unknown. */
+static const struct workspace_way *way_by_name(const struct runtime *rt, const char *name)
+{
+        const struct workspace_way *way = NULL;
+
+        for (const struct kind *const *k = rt->kinds; !way && *k; k++) {
+                way = find_way((*k)->ways, name);
+                if (!way)
+                        way = find_way((*k)->ways_copy, name);
+        }
+        return way;
+}
+
+int workspace_way_for(const struct runtime *rt, const struct place *place, const char *isolation,
+                      const struct workspace_way **ret, struct err *err)
+{
+        const struct kind *kind = kind_of_place(rt, place);
+        const struct workspace_way *const *ways = NULL;
+        const char *why = NULL;
+
+        if (kind)
+                ways = !isolation                 ? kind->ways
+                       : streq(isolation, "copy") ? kind->ways_copy
+                                                  : kind->ways_overlay;
+        for (; ways && *ways; ways++)
+                if (!(*ways)->usable || (*ways)->usable(rt, place, &why)) {
+                        *ret = *ways;
+                        return 0;
+                }
+        if (isolation)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "A workspace cannot be staged here with isolation \"%s\"%s%s.%s",
+                               isolation, why ? ": " : "", why ? why : "",
+                               streq(isolation, "overlay")
+                                       ? " Leave it out, or use a sandbox environment."
+                                       : " Leave it out for the default.");
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Workspaces cannot be staged into this kind of environment (%s%s%s)%s%s.",
+                       place->driver, place->provider ? ", " : "",
+                       place->provider ? place->provider : "", why ? ": " : "", why ? why : "");
+}
+
+/* The row as ways see it */
+
 void workspace_job_view(struct workspace_job *j)
 {
         CLEAN(cleanup_free) char *dir = workspace_dir(j->rt->workspaces, j->row.id);
@@ -47,7 +119,7 @@ void workspace_job_view(struct workspace_job *j)
                 .dir = arena_strdup(j->op->arena, dir),
                 .staged_ns = row->staged_ns,
         };
-        j->way = workspace_way_by_name(j->rt, row->way);
+        j->way = way_by_name(j->rt, row->way);
 }
 
 int workspace_open_local(const struct runtime *rt, const struct workspace *w, int *ret_fd,
@@ -61,23 +133,20 @@ int workspace_open_local(const struct runtime *rt, const struct workspace *w, in
 
 /* Beginning */
 
-static int read_job(struct db *db, void *arg, struct err *err)
-{
-        struct workspace_job *j = arg;
-        int r = workspaces_get(db, j->row.id, j->op->arena, &j->row, err);
-
-        return r < 0 ? r : places_get(db, j->row.place_id, j->op->arena, &j->place, err);
-}
-
 int workspace_job_begin(struct workspace_job *j, const char *id, bool wait, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         int r = workspace_work_begin(j->op, j->rt->workspaces, id, wait, &j->work, err);
 
         if (r < 0)
                 return r;
         j->at_work = true;
-        j->row.id = id;
-        r = store_read(j->op, j->rt->store, read_job, j, err);
+        r = store_read_begin(j->op, j->rt->store, &db, err);
+        if (r >= 0)
+                r = workspaces_get(db, id, j->op->arena, &j->row, err);
+        if (r >= 0)
+                r = places_get(db, j->row.place_id, j->op->arena, &j->place, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
         workspace_job_view(j);
@@ -99,15 +168,6 @@ void workspace_job_end(struct workspace_job *j)
 /* Moving */
 
 /* What a reader of the lease learns. */
-static json_t *describe(const struct workspace_row *row)
-{
-        return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "id", row->id, "state", row->state,
-                         "way", row->way, "localPath", row->local_path, "cwd",
-                         json_string_or_null(row->cwd), "restored",
-                         json_boolean(row->restored_at != 0), "note",
-                         json_string_or_null(row->note));
-}
-
 static int tell_lease(struct db *db, const struct workspace_row *row, struct arena *arena,
                       struct err *err)
 {
@@ -125,7 +185,12 @@ static int tell_lease(struct db *db, const struct workspace_row *row, struct are
         if (!lease.metadata ||
             json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
                 metadata = json_object();
-        json_object_set_new(metadata, "stagedWorkspace", describe(row));
+        json_object_set_new(metadata, "stagedWorkspace",
+                            json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "id", row->id, "state",
+                                      row->state, "way", row->way, "localPath", row->local_path,
+                                      "cwd", json_string_or_null(row->cwd), "restored",
+                                      json_boolean(row->restored_at != 0), "note",
+                                      json_string_or_null(row->note)));
         text = json_to_text(metadata);
         json_decref(metadata);
         return leases_set_metadata(db, lease.id, text, clock_now_us(), err);
@@ -194,25 +259,13 @@ int workspace_move(const struct op *op, struct workspace_move *m, struct err *er
 
 /* Reading */
 
-struct get_request {
-        struct op *op;
-        const char *lease_id;
-        struct workspace_row *row;
-};
-
-static int read_newest(struct db *db, void *arg, struct err *err)
-{
-        struct get_request *q = arg;
-
-        return workspaces_of_lease(db, q->lease_id, q->op->arena, q->row, err);
-}
-
 int workspace_get(struct op *op, struct runtime *rt, const char *lease_id,
                   struct workspace_row *ret, struct err *err)
 {
-        struct get_request q = { op, lease_id, ret };
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return store_read(op, rt->store, read_newest, &q, err);
+        return r < 0 ? r : workspaces_of_lease(db, lease_id, op->arena, ret, err);
 }
 
 int workspace_job_of_lease(struct workspace_job *j, const struct lease_record *record,
@@ -266,4 +319,37 @@ int workspace_remove_dir(struct op *op, const char *path, struct err *err)
         if (file_life_at(AT_FDCWD, path) == LIFE_NO)
                 return 0;
         return run_tool(op, "/bin/rm", argv, "remove what belonged to a workspace", NULL, err);
+}
+
+/* Places elsewhere */
+
+int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_id,
+                          struct workspace_remote *ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        CLEAN(json_decrefp) json_t *metadata = NULL;
+        struct arena *a = op->arena;
+        bool is_first; /* of its run in its environment */
+        const char *mode;
+        int r = store_read_begin(op, rt->store, &db, err);
+
+        if (r >= 0)
+                r = leases_get(db, lease_id, a, &ret->lease, err);
+        if (r >= 0)
+                r = leases_is_first_of_run(db, &ret->lease, &is_first, err);
+        if (r < 0)
+                return r;
+        if (ret->lease.metadata)
+                (void)json_parse(ret->lease.metadata, strlen(ret->lease.metadata), &metadata, NULL);
+        ret->run = is_first ? ret->lease.heartbeat_run_id : ret->lease.id;
+        ret->cwd = arena_strtrim(
+                a, json_get_string(json_get_object(metadata, "providerMetadata"), "remoteCwd"));
+        if (!ret->cwd)
+                ret->cwd = arena_strtrim(a, json_get_string(metadata, "remoteCwd"));
+        mode = arena_strtrim(a, json_get_string(metadata, "workspaceMode"));
+        ret->in_place = mode && streq(mode, "in_place");
+        if (!ret->cwd || ret->cwd[0] != '/')
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "The lease names no directory for a workspace.");
+        return 0;
 }

@@ -97,8 +97,6 @@ struct budget workspace_budget(const struct runtime *rt);
 /* The way for a place and an isolation, or ERR_UNPROCESSABLE with a text that says what to do. */
 int workspace_way_for(const struct runtime *rt, const struct place *place, const char *isolation,
                       const struct workspace_way **ret, struct err *err);
-/* By its recorded name; NULL: unknown. */
-const struct workspace_way *workspace_way_by_name(const struct runtime *rt, const char *name);
 
 extern const struct workspace_way workspace_sync;     /* a box anywhere (workspace/sync.h) */
 extern const struct workspace_way workspace_archive;  /* plain execute: tar in commands */

@@ -15,7 +15,6 @@
 #include "core/kinds/kind.h"
 #include "core/workspaces/workspace.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_remote.h"
 #include "workspace/archive.h"
 #include "workspace/owner.h"
 
@@ -141,9 +140,9 @@ static int pack(struct moving *m, struct stage_result *ret, struct err *err)
         return r;
 }
 
-static int stage(struct op *op, struct runtime *rt, const struct place *place,
-                 const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                 struct stage_result *ret, struct err *err)
+static int archive_stage(struct op *op, struct runtime *rt, const struct place *place,
+                         const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                         struct stage_result *ret, struct err *err)
 {
         CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
         struct stat st;
@@ -180,7 +179,7 @@ static int pack_there(struct moving *m, struct err *err)
         return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
 }
 
-static int fetch(struct moving *m, struct err *err)
+static int archive_fetch(struct moving *m, struct err *err)
 {
         uint64_t size;
         int r = pack_there(m, err);
@@ -241,9 +240,9 @@ static int unpack_and_compare(struct moving *m, struct err *err)
         return r;
 }
 
-static int collect(struct op *op, struct runtime *rt, const struct place *place,
-                   const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                   struct change_set **ret, uint32_t *ret_umask, struct err *err)
+static int archive_collect(struct op *op, struct runtime *rt, const struct place *place,
+                           const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                           struct change_set **ret, uint32_t *ret_umask, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
         CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
@@ -252,7 +251,7 @@ static int collect(struct op *op, struct runtime *rt, const struct place *place,
 
         *ret_umask = 0; /* modes were kept */
         if (r >= 0)
-                r = fetch(&m, err);
+                r = archive_fetch(&m, err);
         if (r >= 0)
                 r = unpack_and_compare(&m, err);
         if (r >= 0)
@@ -272,8 +271,8 @@ static bool usable(const struct runtime *rt, const struct place *place, const ch
         return false;
 }
 
-static int settle(struct op *op, struct runtime *rt, const struct place *place,
-                  const struct workspace *w, struct err *err)
+static int archive_settle(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct workspace *w, struct err *err)
 {
         return workspace_sync.settle(op, rt, place, w, err);
 }
@@ -281,8 +280,8 @@ static int settle(struct op *op, struct runtime *rt, const struct place *place,
 const struct workspace_way workspace_archive = {
         .name = "archive",
         .usable = usable,
-        .stage = stage,
-        .collect = collect,
-        .settle = settle,
+        .stage = archive_stage,
+        .collect = archive_collect,
+        .settle = archive_settle,
         .needs_world = true,
 };

@@ -14,11 +14,6 @@
 #define LIST_MAX  10000
 #define TEXTS_MAX ((size_t)8 << 20) /* of all differences together */
 
-static const char *kind_name(enum tree_kind kind)
-{
-        return kind == TREE_DIR ? "directory" : kind == TREE_LINK ? "link" : "file";
-}
-
 /* Judged by its name: the content of such a file should not get into our records. */
 static bool is_private(const char *path)
 {
@@ -103,7 +98,10 @@ static int list_next(struct change_set *set, struct change *ret, struct err *err
                 bool is_here = scan_one(l->dir, ret->now.path, false, &here, target, NULL) > 0;
 
                 jw_kstring(l->w, "change", is_here ? "change" : "add");
-                jw_kstring(l->w, "kind", kind_name(ret->now.kind));
+                jw_kstring(l->w, "kind",
+                           ret->now.kind == TREE_DIR    ? "directory"
+                           : ret->now.kind == TREE_LINK ? "link"
+                                                        : "file");
                 jw_kint(l->w, "size", (int64_t)ret->now.size);
                 if (ret->now.kind == TREE_FILE && !(l->is_kept && is_private(ret->now.path)))
                         list_text(l, ret);
@@ -119,7 +117,7 @@ static int list_open(struct change_set *set, const struct change *c, int *ret_fd
         return l->from->open(l->from, c, ret_fd, err);
 }
 
-static struct change_set *watch(void *ctx, struct change_set *from, int dir)
+static struct change_set *list_watch(void *ctx, struct change_set *from, int dir)
 {
         struct change_list *l = ctx;
 
@@ -131,7 +129,7 @@ static struct change_set *watch(void *ctx, struct change_set *from, int dir)
 void change_list_watch(struct change_list *l, struct merge_request *req)
 {
         l->set = (struct change_set){ list_next, list_open, NULL };
-        req->watch = watch;
+        req->watch = list_watch;
         req->ctx = l;
 }
 
@@ -166,40 +164,33 @@ static int no_change(struct change_set *set, struct change *ret, struct err *err
         return 0;
 }
 
-static int diff(struct workspace_job *j, bool with_text, struct buf *ret_json, struct err *err)
-{
-        struct change_set *changes = NULL;
-        struct merge_request req = {
-                .company_id = j->row.company_id,
-                .path = j->row.local_path,
-                .excludes = &j->view.excludes,
-                .work = &j->work,
-                .scratch = workspace_scratch(j->op->arena, j->view.dir),
-        };
-        struct change_set nothing = { .next = no_change };
-        int r = 0;
-
-        if (j->way->collect)
-                r = workspace_collect(j, &changes, &req.umask, err);
-        if (r >= 0)
-                r = write_diff(j->op, j->rt, changes ? changes : &nothing, &req, with_text,
-                               ret_json, err);
-        if (changes)
-                changes->close(changes);
-        return r;
-}
-
 int workspace_diff(struct op *op, struct runtime *rt, const struct lease_record *record,
                    bool with_text, struct buf *ret_json, struct err *err)
 {
         struct workspace_job j = { .op = op, .rt = rt };
+        struct change_set *changes = NULL, nothing = { .next = no_change };
         struct restore_report earlier = { 0 };
+        struct merge_request req = { 0 };
         int r = workspace_job_of_lease(&j, record, err);
 
         if (r >= 0) /* collecting would change what it takes as its baseline */
                 r = workspace_restore_resume(&j, &earlier, err);
+        if (r >= 0) {
+                req = (struct merge_request){
+                        .company_id = j.row.company_id,
+                        .path = j.row.local_path,
+                        .excludes = &j.view.excludes,
+                        .work = &j.work,
+                        .scratch = workspace_scratch(op->arena, j.view.dir),
+                };
+                if (j.way->collect)
+                        r = workspace_collect(&j, &changes, &req.umask, err);
+        }
         if (r >= 0)
-                r = diff(&j, with_text, ret_json, err);
+                r = write_diff(op, rt, changes ? changes : &nothing, &req, with_text, ret_json,
+                               err);
+        if (changes)
+                changes->close(changes);
         workspace_job_end(&j);
         return r;
 }

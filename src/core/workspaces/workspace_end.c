@@ -15,16 +15,13 @@
 
 /* Ending */
 
-static bool goes_with_place(const struct workspace_job *j)
-{
-        return j->way->dies_with_place && !streq(j->place.state, PLACE_HELD) &&
-               !streq(j->place.state, PLACE_READY);
-}
-
 static bool is_removed_there(const struct workspace_job *j)
 {
-        return j->way && j->way->unstage && !goes_with_place(j) &&
-               !streq(j->place.state, PLACE_GONE);
+        const char *state = j->place.state;
+        bool is_used = streq(state, PLACE_HELD) || streq(state, PLACE_READY);
+
+        return j->way && j->way->unstage && (is_used || !j->way->dies_with_place) &&
+               !streq(state, PLACE_GONE);
 }
 
 static int remove_there(struct workspace_job *j, struct err *err)
@@ -71,12 +68,6 @@ int workspace_end(struct workspace_job *j, const char *note, struct err *err)
 
 /* Giving up */
 
-static bool is_our_trouble(int r)
-{
-        return r == ERR_IO || r == ERR_CANCELLED || r == ERR_LOCKED || r == ERR_BUSY ||
-               r == ERR_CONFLICT || r == ERR_INTERNAL || r == ERR_VERSION;
-}
-
 bool workspace_is_hopeless(const struct workspace_job *j, int r)
 {
         if (!j->has_changes && (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
@@ -84,7 +75,10 @@ bool workspace_is_hopeless(const struct workspace_job *j, int r)
                 return true;
         if (r == ERR_TOO_LARGE && j->way->works_dead) /* it is here, and a setting lets it come */
                 return false;
-        return !is_our_trouble(r) && j->row.attempts + 1 >= MAX_ATTEMPTS;
+        if (r == ERR_IO || r == ERR_CANCELLED || r == ERR_LOCKED || r == ERR_BUSY ||
+            r == ERR_CONFLICT || r == ERR_INTERNAL || r == ERR_VERSION) /* our own trouble */
+                return false;
+        return j->row.attempts + 1 >= MAX_ATTEMPTS;
 }
 
 static int record_loss(struct workspace_job *j, const struct err *cause, struct err *err)
@@ -139,35 +133,23 @@ static int end_commands(struct workspace_job *j, struct err *err)
         return exec_end_all(j->op, j->rt, &j->place, err);
 }
 
-static bool has_something(const struct workspace_job *j)
-{
-        return j->way->collect && !streq(j->row.state, WORKSPACE_STAGING) &&
-               !(j->row.step && streq(j->row.step, STEP_SAVED));
-}
-
-/* A restore that was begun is brought to its end, so that nothing of it is left half done on the
- * host. Where that fails, all is saved; but not while it settles: collecting again would change
- * what it takes as its baseline. */
-static int finish_restore(struct workspace_job *j, struct err *err)
+static int save_all(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
 {
         struct restore_report ignored = { 0 };
-        int r = workspace_restore_resume(j, &ignored, err);
-
-        if (r >= 0 || (j->row.step && streq(j->row.step, STEP_SETTLING)))
-                return r;
-        err_clear(err);
-        return 0;
-}
-
-static int save(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
-{
         struct salvage saved = { 0 };
         int r = whole_place ? end_commands(j, err) : 0;
 
-        if (r >= 0)
-                r = finish_restore(j, err);
-        if (r >= 0)
-                r = workspace_save(j, reason, &saved, err);
+        if (r < 0)
+                return r;
+        /* A restore that was begun is brought to its end, so that nothing of it is left half done
+         * on the host. Where that fails, all is saved; but not while it settles: collecting again
+         * would change what it takes as its baseline. */
+        r = workspace_restore_resume(j, &ignored, err);
+        if (r < 0 && j->row.step && streq(j->row.step, STEP_SETTLING))
+                return r;
+        if (r < 0)
+                err_clear(err);
+        r = workspace_save(j, reason, &saved, err);
         if (r >= 0 && (saved.id || is_removed_there(j)))
                 r = record_saved(j, &saved, err);
         if (r >= 0)
@@ -182,15 +164,7 @@ struct farewell {
         const struct workspace_way *next; /* by which another takes its place; NULL: none does */
 };
 
-static int leave(struct workspace_job *j, const struct farewell *how, struct err *err)
-{
-        bool is_replaced = how->next && how->next == j->way && j->way->is_replaced;
-        int r = is_replaced ? 0 : remove_there(j, err);
-
-        return r < 0 ? r : record_end(j, NULL, NULL, NULL, err);
-}
-
-static int give_up(struct workspace_job *j, const struct farewell *how, struct err *err)
+static int give_up_one(struct workspace_job *j, const struct farewell *how, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         bool saving = false;
@@ -198,13 +172,18 @@ static int give_up(struct workspace_job *j, const struct farewell *how, struct e
 
         if (streq(j->row.state, WORKSPACE_ENDED))
                 return 0;
-        if (has_something(j)) {
+        if (j->way->collect && !streq(j->row.state, WORKSPACE_STAGING) &&
+            !(j->row.step && streq(j->row.step, STEP_SAVED))) {
                 saving = true;
-                r = save(j, how->reason, !how->lease_id, &failure);
+                r = save_all(j, how->reason, !how->lease_id, &failure);
         }
         if (r >= 0) {
+                bool is_replaced = how->next && how->next == j->way && j->way->is_replaced;
+
                 saving = false;
-                r = leave(j, how, &failure);
+                r = is_replaced ? 0 : remove_there(j, &failure);
+                if (r >= 0)
+                        r = record_end(j, NULL, NULL, NULL, &failure);
         }
         if (r >= 0)
                 return 0;
@@ -217,13 +196,12 @@ static int give_up(struct workspace_job *j, const struct farewell *how, struct e
 }
 
 struct of_place {
-        struct op *op;
-        const char *place_id, *lease_id;
-        const char *ids[64]; /* more leases than that do not share a place */
+        const char *lease_id; /* NULL: of all */
+        const char *ids[64];  /* more leases than that do not share a place */
         size_t n;
 };
 
-static int add_id(void *ctx, const struct workspace_row *row)
+static int add_living(void *ctx, const struct workspace_row *row)
 {
         struct of_place *q = ctx;
 
@@ -232,30 +210,31 @@ static int add_id(void *ctx, const struct workspace_row *row)
         return 0;
 }
 
-static int read_living(struct db *db, void *arg, struct err *err)
+static int find_living(struct op *op, struct runtime *rt, const char *place_id,
+                       struct of_place *ret, struct err *err)
 {
-        struct of_place *q = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        q->n = 0;
-        return workspaces_living(db, q->place_id, q->op->arena, add_id, q, err);
+        return r < 0 ? r : workspaces_living(db, place_id, op->arena, add_living, ret, err);
 }
 
 static int give_up_all(struct op *op, struct runtime *rt, const struct place *place,
                        const struct farewell *how, struct err *err)
 {
-        struct of_place q = { .op = op, .place_id = place->id, .lease_id = how->lease_id };
+        struct of_place q = { .lease_id = how->lease_id };
         int failure = 0, r;
 
         if (!rt->workspaces)
                 return 0;
-        r = store_read(op, rt->store, read_living, &q, err);
+        r = find_living(op, rt, place->id, &q, err);
         for (size_t i = 0; r >= 0 && i < q.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
                 struct workspace_job j = { .op = op, .rt = rt };
                 int one_r = workspace_job_begin(&j, q.ids[i], true, &one);
 
                 if (one_r >= 0)
-                        one_r = give_up(&j, how, &one);
+                        one_r = give_up_one(&j, how, &one);
                 workspace_job_end(&j);
                 if (one_r < 0) {
                         failure = one_r;
@@ -281,25 +260,25 @@ int workspace_replace(struct op *op, struct runtime *rt, const struct place *pla
         return give_up_all(op, rt, place, &how, err);
 }
 
-struct ending {
-        struct db *db;
-        const struct runtime *rt;
-        struct arena *arena;
-        struct err *err;
-};
-
 bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id)
 {
-        struct of_place q = { .op = op, .place_id = place_id };
+        struct of_place q = { 0 };
         struct workspace_work work;
 
-        if (!rt->workspaces || store_read(op, rt->store, read_living, &q, NULL) < 0)
+        if (!rt->workspaces || find_living(op, rt, place_id, &q, NULL) < 0)
                 return false;
         for (size_t i = 0; i < q.n; i++)
                 if (workspace_work_look(rt->workspaces, q.ids[i], &work))
                         return true;
         return false;
 }
+
+struct ending {
+        struct db *db;
+        const struct runtime *rt;
+        struct arena *arena;
+        struct err *err;
+};
 
 static int end_row(void *ctx, const struct workspace_row *row)
 {

@@ -47,7 +47,7 @@ void workspace_host_free(struct workspace_host *host)
 
 /* Work in progress */
 
-static struct workspace_work *find(struct workspace_host *host, const char *id)
+static struct workspace_work *find_work(struct workspace_host *host, const char *id)
 {
         struct workspace_work *w = host->works;
 
@@ -57,12 +57,13 @@ static struct workspace_work *find(struct workspace_host *host, const char *id)
 }
 
 /* With the lock held. The other operation lives as long as it is in the list. */
-static int wait_for(struct op *op, struct workspace_host *host, const char *id, struct err *err)
+static int wait_for_work(struct op *op, struct workspace_host *host, const char *id,
+                         struct err *err)
 {
         struct workspace_work *other;
         int r = 0;
 
-        while (r >= 0 && (other = find(host, id))) {
+        while (r >= 0 && (other = find_work(host, id))) {
                 struct timespec until;
 
                 if (other->may_cancel && other->op->cancel)
@@ -84,8 +85,8 @@ int workspace_work_begin(struct op *op, struct workspace_host *host, const char 
 
         pthread_mutex_lock(&host->lock);
         if (wait)
-                r = wait_for(op, host, id, err);
-        else if (find(host, id))
+                r = wait_for_work(op, host, id, err);
+        else if (find_work(host, id))
                 r = err_set(err, ERR_CONFLICT,
                             "Somebody is staging or restoring this workspace just now.");
         if (r >= 0) {
@@ -141,7 +142,7 @@ bool workspace_work_look(struct workspace_host *host, const char *id, struct wor
         const struct workspace_work *w;
 
         pthread_mutex_lock(&host->lock);
-        w = find(host, id);
+        w = find_work(host, id);
         if (w)
                 *ret = *w;
         pthread_mutex_unlock(&host->lock);

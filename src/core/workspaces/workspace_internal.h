@@ -54,6 +54,20 @@ struct workspace_move workspace_move_to(struct workspace_job *j, const char *sta
 int workspace_row_move(struct db *db, const struct runtime *rt, struct workspace_row *row,
                        struct workspace_row *to, struct arena *arena, struct err *err);
 
+/* Where the directory of a lease is, in places that are not on this machine. */
+struct workspace_remote {
+        struct lease lease;
+        const char *cwd; /* absolute: the lease's `remoteCwd` */
+        /* The name of its directory: the run's id, or the lease's. A run that is prepared again has
+         * another lease; giving up the first lease while the command works in the second must not
+         * remove the directory. */
+        const char *run;
+        bool in_place; /* `workspaceMode` */
+};
+/* Everything in the operation's arena. ERR_UNPROCESSABLE: the lease names no directory. */
+int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_id,
+                          struct workspace_remote *ret, struct err *err);
+
 /* NULL-terminated list of a JSON array of texts, in the arena. */
 const char *const *workspace_patterns(struct arena *arena, const char *json);
 

@@ -35,43 +35,6 @@ struct budget workspace_budget(const struct runtime *rt)
                                 .max_bytes = (uint64_t)rt->settings.restore_max_mb << 20 };
 }
 
-/* Commits come apart from the files: git.h. */
-static int merge_files(struct op *op, int dir, struct git_import *git, struct change_set *changes,
-                       const struct merge_request *req, const struct merge_options *options,
-                       struct restore_report *ret, struct err *err)
-{
-        struct budget_set watch;
-        struct change_set *files =
-                git_import_filter(git, budget_watch(&watch, options->budget, changes));
-
-        if (req->watch)
-                files = req->watch(req->ctx, files, dir);
-        return merge_apply(op, dir, files, options, &ret->merge, err);
-}
-
-static int merge_all(struct op *op, const struct runtime *rt, int dir, const char *path,
-                     struct change_set *changes, const struct merge_request *req,
-                     const struct merge_options *options, struct restore_report *ret,
-                     struct err *err)
-{
-        struct git_options git_options = { .workspace = path,
-                                           .program = rt->settings.trampoline,
-                                           .stamp = options->stamp };
-        struct git_import *git = NULL;
-        int r = git_import_new(op, dir, req->scratch, &git, err);
-
-        if (r < 0)
-                return r;
-        r = merge_files(op, dir, git, changes, req, options, ret, err);
-        FAULT("workspace.restore.git.before");
-        if (r >= 0 && !req->dry_run)
-                r = git_import_apply(git, &git_options, &ret->git, err);
-        git_import_free(git);
-        FAULT("workspace.restore.git.after");
-        (void)workspace_remove_dir(op, req->scratch, NULL); /* else with the directory around it */
-        return r;
-}
-
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err)
 {
@@ -89,6 +52,9 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
                 .ctx = req->work,
                 .progress = tell_progress,
         };
+        struct git_import *git = NULL;
+        struct change_set *files;
+        struct budget_set watch;
         const char *path;
         int r = workspace_root_open(rt, req->company_id, req->path, op->arena, &dir, &path, err);
 
@@ -96,22 +62,37 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
                 return r;
         lock = workspace_lock_path(rt->workspaces, path);
         options.lock_path = lock;
-        r = merge_all(op, rt, dir, path, changes, req, &options, ret, err);
+        r = git_import_new(op, dir, req->scratch, &git, err);
+        if (r >= 0) {
+                /* Commits come apart from the files: git.h. */
+                files = git_import_filter(git, budget_watch(&watch, &budget, changes));
+                if (req->watch)
+                        files = req->watch(req->ctx, files, dir);
+                r = merge_apply(op, dir, files, &options, &ret->merge, err);
+                FAULT("workspace.restore.git.before");
+                if (r >= 0 && !req->dry_run)
+                        r = git_import_apply(
+                                git,
+                                &(struct git_options){ .workspace = path,
+                                                       .program = rt->settings.trampoline,
+                                                       .stamp = options.stamp },
+                                &ret->git, err);
+                git_import_free(git);
+                FAULT("workspace.restore.git.after");
+                /* else with the directory around it */
+                (void)workspace_remove_dir(op, req->scratch, NULL);
+        }
         ret->duration_ms = clock_mono_ms() - began;
         if (r >= 0 && !req->dry_run)
                 atomic_fetch_add(&rt->counters.workspace_conflicts, ret->merge.n_conflicts);
         return r;
 }
 
-static bool git_says_something(const struct git_report *g)
-{
-        return g->head || g->conflict_ref || g->kept || g->note || g->index_stale || g->refused > 0;
-}
-
 static void encode_git(struct jw *w, const struct git_report *g)
 {
         jw_key(w, "git");
-        if (!git_says_something(g)) {
+        if (!g->head && !g->conflict_ref && !g->kept && !g->note && !g->index_stale &&
+            g->refused == 0) {
                 jw_null(w);
                 return;
         }

@@ -12,51 +12,12 @@ static const char *bundle_path(const struct workspace_job *j)
         return arena_printf(j->op->arena, "%s/" WORKSPACE_BUNDLE, j->view.dir);
 }
 
-static int move(struct workspace_job *j, const char *state, const char *step, struct err *err)
+static int move_plainly(struct workspace_job *j, const char *state, const char *step,
+                        struct err *err)
 {
         struct workspace_move m = workspace_move_to(j, state, step);
 
         return workspace_move(j->op, &m, err);
-}
-
-/* Collecting */
-
-static int begin(struct workspace_job *j, const char *local_path, struct err *err)
-{
-        struct workspace_move m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_COLLECTING);
-        int r;
-
-        m.to.target_path = local_path;
-        m.to.attempts = 0;
-        m.to.next_attempt_at = 0;
-        m.to.note = NULL;
-        FAULT("workspace.restore.begin.before");
-        r = workspace_move(j->op, &m, err);
-        FAULT("workspace.restore.begin.after");
-        return r;
-}
-
-static int collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
-                   struct err *err)
-{
-        int r;
-
-        FAULT("workspace.restore.collect.before");
-        r = workspace_collect(j, ret, ret_umask, err);
-        FAULT("workspace.restore.collect.after");
-        return r;
-}
-
-static int record_collected(struct workspace_job *j, uint32_t umask, struct err *err)
-{
-        struct workspace_move m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_MERGING);
-        int r;
-
-        m.to.umask = umask;
-        FAULT("workspace.restore.collected.before");
-        r = workspace_move(j->op, &m, err);
-        FAULT("workspace.restore.collected.after");
-        return r;
 }
 
 /* Merging */
@@ -65,8 +26,48 @@ static int record_collected(struct workspace_job *j, uint32_t umask, struct err 
 #define LISTED_MAX       500
 #define LISTED_TEXTS_MAX ((size_t)128 << 10)
 
-static int merge(struct workspace_job *j, struct change_set *changes, struct restore_report *ret,
-                 struct err *err)
+static int record_merged(struct workspace_job *j, const struct restore_report *report,
+                         struct err *err)
+{
+        struct workspace_move m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_SETTLING);
+        const struct merge_report *k = &report->merge;
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        struct jw w;
+
+        jw_init(&w, &text);
+        jw_object(&w);
+        restore_report_members(&w, report);
+        jw_kraw(&w, "changes", report->changes);
+        jw_object_end(&w);
+        m.to.restored_at = clock_now_us();
+        m.to.report = buf_failed(&text) ? NULL : arena_strdup(j->op->arena, buf_str(&text));
+        m.action = "environment.workspace_restored";
+        m.details = json_pack("{s:I, s:I, s:I, s:I}", "added", (json_int_t)k->added, "changed",
+                              (json_int_t)k->changed, "deleted", (json_int_t)k->deleted,
+                              "conflicts", (json_int_t)k->n_conflicts);
+        return workspace_move(j->op, &m, err);
+}
+
+/* Settling */
+
+static int settle_restored(struct workspace_job *j, struct err *err)
+{
+        int r = 0;
+
+        FAULT("workspace.restore.settle.before");
+        if (j->way->settle)
+                r = j->way->settle(j->op, j->rt, &j->place, &j->view, err);
+        FAULT("workspace.restore.settle.after");
+        if (r >= 0)
+                r = move_plainly(j, WORKSPACE_STAGED, NULL, err);
+        FAULT("workspace.restore.done.after");
+        if (r >= 0)
+                (void)bundle_remove(j->op, bundle_path(j), NULL); /* the next one overwrites it */
+        return r;
+}
+
+static int merge_and_settle(struct workspace_job *j, struct change_set *changes,
+                            struct restore_report *ret, struct err *err)
 {
         struct merge_request req = {
                 .company_id = j->row.company_id,
@@ -92,67 +93,13 @@ static int merge(struct workspace_job *j, struct change_set *changes, struct res
         jw_array_end(&w);
         if (r >= 0 && !buf_failed(&listed))
                 ret->changes = arena_strdup(j->op->arena, buf_str(&listed));
-        return r;
-}
-
-static const char *report_text(struct arena *arena, const struct restore_report *report)
-{
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        struct jw w;
-
-        jw_init(&w, &text);
-        jw_object(&w);
-        restore_report_members(&w, report);
-        jw_kraw(&w, "changes", report->changes);
-        jw_object_end(&w);
-        return buf_failed(&text) ? NULL : arena_strdup(arena, buf_str(&text));
-}
-
-static int record_merged(struct workspace_job *j, const struct restore_report *report,
-                         struct err *err)
-{
-        struct workspace_move m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_SETTLING);
-        const struct merge_report *k = &report->merge;
-
-        m.to.restored_at = clock_now_us();
-        m.to.report = report_text(j->op->arena, report);
-        m.action = "environment.workspace_restored";
-        m.details = json_pack("{s:I, s:I, s:I, s:I}", "added", (json_int_t)k->added, "changed",
-                              (json_int_t)k->changed, "deleted", (json_int_t)k->deleted,
-                              "conflicts", (json_int_t)k->n_conflicts);
-        return workspace_move(j->op, &m, err);
-}
-
-/* Settling */
-
-static int settle(struct workspace_job *j, struct err *err)
-{
-        int r = 0;
-
-        FAULT("workspace.restore.settle.before");
-        if (j->way->settle)
-                r = j->way->settle(j->op, j->rt, &j->place, &j->view, err);
-        FAULT("workspace.restore.settle.after");
-        if (r >= 0)
-                r = move(j, WORKSPACE_STAGED, NULL, err);
-        FAULT("workspace.restore.done.after");
-        if (r >= 0)
-                (void)bundle_remove(j->op, bundle_path(j), NULL); /* the next one overwrites it */
-        return r;
-}
-
-static int merge_and_settle(struct workspace_job *j, struct change_set *changes,
-                            struct restore_report *ret, struct err *err)
-{
-        int r = merge(j, changes, ret, err);
-
         if (r >= 0)
                 r = record_merged(j, ret, err);
         FAULT("workspace.restore.merged.after");
         if (r < 0)
                 return r;
         atomic_fetch_add(&j->rt->counters.workspaces_restored, 1);
-        return settle(j, err);
+        return settle_restored(j, err);
 }
 
 /* Going on with one that was begun */
@@ -174,15 +121,15 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
         if (!streq(j->row.state, WORKSPACE_RESTORING))
                 return 0;
         if (j->row.step && streq(j->row.step, STEP_SETTLING))
-                return settle(j, err);
+                return settle_restored(j, err);
         if (!j->row.step || !streq(j->row.step, STEP_MERGING))
-                return move(j, WORKSPACE_STAGED, NULL, err);
+                return move_plainly(j, WORKSPACE_STAGED, NULL, err);
         r = open_collected(j, &changes, err);
         if (r == ERR_NOT_FOUND && j->way->works_dead) /* a restore that had begun is completed */
                 r = workspace_collect(j, &changes, &umask, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
-                return move(j, WORKSPACE_STAGED, NULL, err);
+                return move_plainly(j, WORKSPACE_STAGED, NULL, err);
         }
         if (r >= 0)
                 r = merge_and_settle(j, changes, ret, err);
@@ -215,34 +162,42 @@ static void step_back(struct workspace_job *j, const struct err *cause)
         (void)workspace_move(&shield, &m, NULL);
 }
 
-static int restore(struct workspace_job *j, const char *local_path, struct restore_report *ret,
-                   struct err *err)
+static int restore_changes(struct workspace_job *j, const char *local_path,
+                           struct restore_report *ret, struct err *err)
 {
         struct restore_report earlier = { 0 };
         struct change_set *changes = NULL;
+        struct workspace_move m;
         uint32_t umask = 0;
         int r = workspace_restore_resume(j, &earlier, err);
 
-        if (r >= 0)
-                r = begin(j, local_path, err);
-        if (r >= 0)
-                r = collect(j, &changes, &umask, err);
-        if (r >= 0)
-                r = record_collected(j, umask, err);
+        if (r < 0)
+                return r;
+        m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_COLLECTING);
+        m.to.target_path = local_path;
+        m.to.attempts = 0;
+        m.to.next_attempt_at = 0;
+        m.to.note = NULL;
+        FAULT("workspace.restore.begin.before");
+        r = workspace_move(j->op, &m, err);
+        FAULT("workspace.restore.begin.after");
+        if (r < 0)
+                return r;
+        FAULT("workspace.restore.collect.before");
+        r = workspace_collect(j, &changes, &umask, err);
+        FAULT("workspace.restore.collect.after");
+        if (r >= 0) {
+                m = workspace_move_to(j, WORKSPACE_RESTORING, STEP_MERGING);
+                m.to.umask = umask;
+                FAULT("workspace.restore.collected.before");
+                r = workspace_move(j->op, &m, err);
+                FAULT("workspace.restore.collected.after");
+        }
         if (r >= 0)
                 r = merge_and_settle(j, changes, ret, err);
         if (changes)
                 changes->close(changes);
         return r;
-}
-
-/* Commands work in the directory itself. */
-static int restore_nothing(struct workspace_job *j, struct err *err)
-{
-        struct restore_report nothing = { 0 };
-        int r = record_merged(j, &nothing, err);
-
-        return r < 0 ? r : move(j, WORKSPACE_STAGED, NULL, err);
 }
 
 int workspace_restore(struct op *op, struct runtime *rt, const struct lease_record *record,
@@ -258,7 +213,13 @@ int workspace_restore(struct op *op, struct runtime *rt, const struct lease_reco
         if (r >= 0)
                 r = workspace_job_of_lease(&j, record, err);
         if (r >= 0) {
-                r = j.way->collect ? restore(&j, local_path, ret, err) : restore_nothing(&j, err);
+                if (j.way->collect) {
+                        r = restore_changes(&j, local_path, ret, err);
+                } else { /* commands work in the directory itself */
+                        r = record_merged(&j, &(struct restore_report){ 0 }, err);
+                        if (r >= 0)
+                                r = move_plainly(&j, WORKSPACE_STAGED, NULL, err);
+                }
                 if (r < 0)
                         step_back(&j, err);
         }

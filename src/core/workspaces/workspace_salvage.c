@@ -44,17 +44,6 @@ static int peeked_open(struct change_set *set, const struct change *c, int *ret_
         return p->from->open(p->from, c, ret_fd, err);
 }
 
-/* 1: there are changes, 0: there are none. */
-static int peek(struct peeked *p, struct change_set *from, struct err *err)
-{
-        int r = from->next(from, &p->first, err);
-
-        p->set = (struct change_set){ .next = peeked_next, .open = peeked_open };
-        p->from = from;
-        p->has_first = r > 0;
-        return r;
-}
-
 /* Saving */
 
 struct saving {
@@ -65,32 +54,21 @@ struct saving {
         uint32_t umask;
 };
 
-/* How its lease ended. */
-static int find_reason(struct db *db, struct saving *s, struct err *err)
-{
-        struct workspace_job *j = s->job;
-        struct lease lease;
-        int r = s->reason ? 0 : leases_get(db, j->row.lease_id, j->op->arena, &lease, err);
-
-        if (r == ERR_NOT_FOUND)
-                s->reason = LEASE_RELEASED;
-        else if (r >= 0 && !s->reason)
-                s->reason = lease.status;
-        return r == ERR_NOT_FOUND ? 0 : r;
-}
-
-static int intend(struct db *db, void *arg, struct err *err)
+static int salvage_intend(struct db *db, void *arg, struct err *err)
 {
         struct saving *s = arg;
         struct workspace_job *j = s->job;
+        struct lease lease;
         int64_t now = clock_now_us();
         int r = salvages_saving(db, j->row.id, j->op->arena, &s->row, err);
 
         if (r != ERR_NOT_FOUND)
                 return r;
-        r = find_reason(db, s, err);
-        if (r < 0)
+        r = s->reason ? 0 : leases_get(db, j->row.lease_id, j->op->arena, &lease, err);
+        if (r < 0 && r != ERR_NOT_FOUND)
                 return r;
+        if (!s->reason) /* how its lease ended */
+                s->reason = r < 0 ? LEASE_RELEASED : lease.status;
         err_clear(err);
         s->row = (struct salvage){
                 .id = arena_strdup(j->op->arena, uuid_new().s),
@@ -144,7 +122,7 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
         return r;
 }
 
-static int record_ready(struct db *db, void *arg, struct err *err)
+static int salvage_record_ready(struct db *db, void *arg, struct err *err)
 {
         struct saving *s = arg;
         const struct workspace_job *j = s->job;
@@ -178,13 +156,13 @@ static int save_changes(struct saving *s, struct change_set *changes, struct err
         int r;
 
         FAULT("workspace.salvage.intend.before");
-        r = store_write(j->op, j->rt->store, intend, s, err);
+        r = store_write(j->op, j->rt->store, salvage_intend, s, err);
         FAULT("workspace.salvage.intend.after");
         if (r >= 0)
                 r = write_bundle(s, changes, err);
         if (r < 0)
                 return r;
-        r = store_write(j->op, j->rt->store, record_ready, s, err);
+        r = store_write(j->op, j->rt->store, salvage_record_ready, s, err);
         FAULT("workspace.salvage.ready.after");
         if (r >= 0)
                 atomic_fetch_add(&j->rt->counters.salvages, 1);
@@ -209,7 +187,7 @@ static int stand_in(struct workspace_job *j, struct err *err)
 
 /* Take the changes from the place; when it will never answer again, take those that a restore had
  * fetched already. As long as the place may answer, the fetched ones are not enough. */
-static int collect(struct saving *s, struct change_set **ret, struct err *err)
+static int salvage_collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
         CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
@@ -233,13 +211,16 @@ int workspace_save(struct workspace_job *j, const char *reason, struct salvage *
 {
         struct saving s = { .job = j, .reason = reason };
         struct change_set *changes = NULL;
-        struct peeked peeked;
-        int r = collect(&s, &changes, err);
+        struct peeked peeked = { .set = { .next = peeked_next, .open = peeked_open } };
+        int r = salvage_collect(&s, &changes, err);
 
         *ret_saved = (struct salvage){ 0 };
         j->has_changes = r >= 0;
-        if (r >= 0)
-                r = peek(&peeked, changes, err);
+        if (r >= 0) {
+                r = changes->next(changes, &peeked.first, err);
+                peeked.from = changes;
+                peeked.has_first = r > 0;
+        }
         if (r > 0)
                 r = save_changes(&s, &peeked.set, err);
         if (changes)
@@ -251,74 +232,48 @@ int workspace_save(struct workspace_job *j, const char *reason, struct salvage *
 
 /* Reading */
 
-struct salvage_request {
-        struct op *op;
-        const char *id, *company_id, *before_id;
-        int64_t before_us, limit;
-        salvage_fn fn;
-        void *ctx;
-        struct salvage row;
-};
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct salvage_request *q = arg;
-        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
-
-        return r < 0 ? r
-                     : salvages_list(db, q->company_id, q->before_us, q->before_id, q->limit,
-                                     q->op->arena, q->fn, q->ctx, err);
-}
-
 int salvage_list(struct op *op, struct runtime *rt, const char *company_id, int64_t before_us,
                  const char *before_id, int64_t limit, salvage_fn fn, void *ctx, struct err *err)
 {
-        struct salvage_request q = {
-                .op = op,
-                .company_id = company_id,
-                .before_us = before_us,
-                .before_id = before_id,
-                .limit = limit,
-                .fn = fn,
-                .ctx = ctx,
-        };
-
-        return store_read(op, rt->store, list, &q, err);
-}
-
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct salvage_request *q = arg;
-        int r = salvages_get(db, q->id, q->op->arena, &q->row, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
-                r = access_manage_environments(db, q->op->actor, q->row.company_id, err);
-        if (r >= 0 && !streq(q->row.state, SALVAGE_READY))
-                r = err_set(err, ERR_NOT_FOUND, "Salvage not found");
-        return r;
+                r = access_manage_environments(db, op->actor, company_id, err);
+        return r < 0 ? r
+                     : salvages_list(db, company_id, before_us, before_id, limit, op->arena, fn,
+                                     ctx, err);
 }
 
-static int note_seen(struct db *db, void *arg, struct err *err)
+static int salvage_note_seen(struct db *db, void *arg, struct err *err)
 {
-        struct salvage_request *q = arg;
+        const struct salvage *s = arg;
 
-        return salvages_note_seen(db, q->row.id, q->row.seen_at, q->row.expires_at, err);
+        return salvages_note_seen(db, s->id, s->seen_at, s->expires_at, err);
 }
 
 int salvage_get(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
                 struct err *err)
 {
-        struct salvage_request q = { .op = op, .id = id };
-        int r = store_read(op, rt->store, get, &q, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct salvage row;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        if (r >= 0 && !q.row.seen_at) {
-                q.row.seen_at = clock_now_us();
+        if (r >= 0)
+                r = salvages_get(db, id, op->arena, &row, err);
+        if (r >= 0)
+                r = access_manage_environments(db, op->actor, row.company_id, err);
+        store_read_end(&db);
+        if (r >= 0 && !streq(row.state, SALVAGE_READY))
+                r = err_set(err, ERR_NOT_FOUND, "Salvage not found");
+        if (r >= 0 && !row.seen_at) {
+                row.seen_at = clock_now_us();
                 if (!rt->settings.salvage_ttl_is_set)
-                        q.row.expires_at = q.row.seen_at + rt->settings.salvage_ttl_ms * US_PER_MS;
-                r = store_write(op, rt->store, note_seen, &q, err);
+                        row.expires_at = row.seen_at + rt->settings.salvage_ttl_ms * US_PER_MS;
+                r = store_write(op, rt->store, salvage_note_seen, &row, err);
         }
         if (r >= 0)
-                *ret = q.row;
+                *ret = row;
         return r;
 }
 
@@ -330,7 +285,7 @@ struct applied {
         const struct restore_report *report;
 };
 
-static int record_applied(struct db *db, void *arg, struct err *err)
+static int salvage_record_applied(struct db *db, void *arg, struct err *err)
 {
         struct applied *a = arg;
         const struct merge_report *m = &a->report->merge;
@@ -384,7 +339,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
         if (changes)
                 changes->close(changes);
         if (r >= 0)
-                r = store_write(op, rt->store, record_applied, &a, err);
+                r = store_write(op, rt->store, salvage_record_applied, &a, err);
         workspace_work_end(&work);
         return r;
 }
@@ -397,7 +352,7 @@ struct dropping {
         const char *from;
 };
 
-static int intend_drop(struct db *db, void *arg, struct err *err)
+static int salvage_intend_drop(struct db *db, void *arg, struct err *err)
 {
         struct dropping *d = arg;
         struct salvage to = d->row;
@@ -417,14 +372,15 @@ static int intend_drop(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int forget(struct db *db, void *arg, struct err *err)
+static int salvage_forget(struct db *db, void *arg, struct err *err)
 {
         struct dropping *d = arg;
 
         return salvages_delete(db, d->row.id, SALVAGE_DROPPING, err);
 }
 
-static int drop(struct op *op, struct runtime *rt, const struct salvage *row, struct err *err)
+static int salvage_drop_row(struct op *op, struct runtime *rt, const struct salvage *row,
+                            struct err *err)
 {
         CLEAN(cleanup_free) char *dir = salvage_dir(rt->workspaces, row->id);
         struct dropping d = { op, *row, row->state };
@@ -432,12 +388,12 @@ static int drop(struct op *op, struct runtime *rt, const struct salvage *row, st
 
         FAULT("workspace.drop.intend.before");
         if (!streq(row->state, SALVAGE_DROPPING))
-                r = store_write(op, rt->store, intend_drop, &d, err);
+                r = store_write(op, rt->store, salvage_intend_drop, &d, err);
         FAULT("workspace.drop.intend.after");
         if (r >= 0)
                 r = workspace_remove_dir(op, dir, err);
         FAULT("workspace.drop.remove.after");
-        return r < 0 ? r : store_write(op, rt->store, forget, &d, err);
+        return r < 0 ? r : store_write(op, rt->store, salvage_forget, &d, err);
 }
 
 int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
@@ -449,7 +405,7 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
         if (r >= 0)
                 r = salvage_get(op, rt, id, ret, err);
         if (r >= 0)
-                r = drop(op, rt, ret, err);
+                r = salvage_drop_row(op, rt, ret, err);
         workspace_work_end(&work);
         return r < 0 ? r : 0;
 }
@@ -457,8 +413,6 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
 /* Those that are over */
 
 struct over {
-        struct op *op;
-        const struct runtime *rt;
         struct salvage *rows;
         size_t n;
 };
@@ -472,31 +426,27 @@ static int add_over(void *ctx, const struct salvage *row)
         return 0;
 }
 
-static int read_over(struct db *db, void *arg, struct err *err)
-{
-        struct over *o = arg;
-        const struct settings *s = &o->rt->settings;
-        int64_t before_us = INT64_MIN;
-        int r = age_cutoff(db, o->rt, s->salvage_ttl_ms * US_PER_MS, o->op->arena, &before_us, err);
-
-        o->n = 0;
-        return r < 0 ? r
-                     : salvages_over(db, before_us, s->salvage_ttl_is_set, o->op->arena, add_over,
-                                     o, err);
-}
-
 int salvage_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct over o = { .op = op, .rt = rt };
-        int r = store_read(op, rt->store, read_over, &o, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        const struct settings *s = &rt->settings;
+        int64_t before_us = INT64_MIN;
+        struct over o = { 0 };
+        int r = store_read_begin(op, rt->store, &db, err);
 
+        if (r >= 0)
+                r = age_cutoff(db, rt, s->salvage_ttl_ms * US_PER_MS, op->arena, &before_us, err);
+        if (r >= 0)
+                r = salvages_over(db, before_us, s->salvage_ttl_is_set, op->arena, add_over, &o,
+                                  err);
+        store_read_end(&db);
         for (size_t i = 0; r >= 0 && i < o.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
                 struct workspace_work work = { 0 };
 
                 if (workspace_work_begin(op, rt->workspaces, o.rows[i].id, false, &work, NULL) < 0)
                         continue; /* it is being applied just now */
-                if (drop(op, rt, &o.rows[i], &one) < 0)
+                if (salvage_drop_row(op, rt, &o.rows[i], &one) < 0)
                         log_warn("could not remove a salvage", LOG_S("salvage", o.rows[i].id),
                                  LOG_S("error", one.msg));
                 workspace_work_end(&work);

@@ -29,49 +29,9 @@ static int64_t now_ns(clockid_t clock)
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Files are stamped with the kernel's coarse clock, which lags behind the one that we read by some
- * milliseconds. Once it has passed `staged_ns`, what was changed before has that time or an earlier
- * one, and what is changed from now on a later one. */
-static int wait_for_tick(struct workspace_job *j, struct err *err)
-{
-        int r = 0;
-
-        while (r >= 0 && j->way->collect && now_ns(CLOCK_REALTIME_COARSE) <= j->row.staged_ns)
-                r = op_wait_fd(j->op, -1, 0, 1, err);
-        return r;
-}
-
 /* The intent */
 
-static void describe(struct staging *s)
-{
-        struct workspace_job *j = &s->job;
-        const char *const *pattern = s->req->exclude;
-        json_t *exclude = json_array();
-        int64_t now = clock_now_us();
-
-        for (; pattern && *pattern; pattern++)
-                json_array_append_new(exclude, json_string(*pattern));
-        j->row = (struct workspace_row){
-                .id = arena_strdup(j->op->arena, uuid_new().s),
-                .company_id = s->record->lease.company_id,
-                .lease_id = s->record->lease.id,
-                .place_id = j->place.id,
-                .state = WORKSPACE_STAGING,
-                .epoch = 1,
-                .way = j->way->name,
-                .isolation = s->req->isolation,
-                .local_path = s->path,
-                .exclude = json_to_arena(j->op->arena, exclude),
-                .staged_ns = now_ns(CLOCK_REALTIME),
-                .owner_instance = j->rt->node.instance.s,
-                .created_at = now,
-                .updated_at = now,
-        };
-        json_decref(exclude);
-}
-
-static int intend(struct db *db, void *arg, struct err *err)
+static int stage_intend(struct db *db, void *arg, struct err *err)
 {
         struct staging *s = arg;
         struct workspace_job *j = &s->job;
@@ -98,84 +58,85 @@ static int intend(struct db *db, void *arg, struct err *err)
         return r == ERR_CONFLICT ? err_set(err, r, "The lease has a workspace already.") : r;
 }
 
-/* Bringing it in */
-
-static int bring_in(struct staging *s, struct err *err)
+static int stage_into_place(struct staging *s, struct err *err)
 {
         struct workspace_job *j = &s->job;
+        CLEAN(json_decrefp) json_t *exclude = json_array();
+        const char *const *pattern = s->req->exclude;
+        struct workspace_move m;
+        struct op *op = j->op, shield;
+        int64_t now = clock_now_us();
         int r;
 
-        workspace_job_view(j);
-        r = path_make_durable_dirs(j->view.dir, 0700, err);
-        if (r >= 0)
-                r = wait_for_tick(j, err);
-        FAULT("workspace.stage.way.before");
-        if (r >= 0)
-                r = j->way->stage(j->op, j->rt, &j->place, &j->view, workspace_work_progress,
-                                  &j->work, &s->result, err);
-        FAULT("workspace.stage.way.after");
-        return r;
-}
-
-static int record_staged(struct staging *s, struct err *err)
-{
-        struct workspace_move m = workspace_move_to(&s->job, WORKSPACE_STAGED, NULL);
-        int r;
-
-        m.to.cwd = s->result.cwd;
-        m.to.files = (int64_t)s->result.files;
-        m.to.bytes = (int64_t)s->result.bytes;
-        m.to.sent_bytes = (int64_t)s->result.sent_bytes;
-        m.action = "environment.workspace_staged";
-        m.details = json_pack("{s:s, s:I, s:I}", "way", s->job.way->name, "files",
-                              (json_int_t)s->result.files, "bytes", (json_int_t)s->result.bytes);
-        FAULT("workspace.stage.record.before");
-        r = workspace_move(s->job.op, &m, err);
-        FAULT("workspace.stage.record.after");
-        return r;
-}
-
-/* No command could work in it yet, so nothing can be lost. */
-static void undo(struct staging *s, const struct err *cause)
-{
-        struct workspace_job *j = &s->job;
-        struct op shield = op_shield(j->op, j->rt->settings.close_timeout_ms), *op = j->op;
-
-        j->op = &shield;
-        if (workspace_end(j, arena_printf(op->arena, "Staging failed: %s", cause->msg), NULL) < 0)
-                log_warn("a stage that failed will be undone later", LOG_S("workspace", j->row.id));
-        j->op = op;
-}
-
-static int stage(struct staging *s, struct err *err)
-{
-        struct workspace_job *j = &s->job;
-        int r;
-
-        describe(s);
-        r = workspace_work_begin(j->op, j->rt->workspaces, j->row.id, false, &j->work, err);
+        for (; pattern && *pattern; pattern++)
+                json_array_append_new(exclude, json_string(*pattern));
+        j->row = (struct workspace_row){
+                .id = arena_strdup(op->arena, uuid_new().s),
+                .company_id = s->record->lease.company_id,
+                .lease_id = s->record->lease.id,
+                .place_id = j->place.id,
+                .state = WORKSPACE_STAGING,
+                .epoch = 1,
+                .way = j->way->name,
+                .isolation = s->req->isolation,
+                .local_path = s->path,
+                .exclude = json_to_arena(op->arena, exclude),
+                .staged_ns = now_ns(CLOCK_REALTIME),
+                .owner_instance = j->rt->node.instance.s,
+                .created_at = now,
+                .updated_at = now,
+        };
+        r = workspace_work_begin(op, j->rt->workspaces, j->row.id, false, &j->work, err);
         if (r < 0)
                 return r;
         j->at_work = true;
         workspace_work_may_cancel(&j->work);
         FAULT("workspace.stage.intend.before");
-        r = store_write(j->op, j->rt->store, intend, s, err);
+        r = store_write(op, j->rt->store, stage_intend, s, err);
         FAULT("workspace.stage.intend.after");
         if (r < 0)
                 return r;
-        r = bring_in(s, err);
+
+        workspace_job_view(j);
+        r = path_make_durable_dirs(j->view.dir, 0700, err);
+        /* Files are stamped with the kernel's coarse clock, which lags behind the one that we read
+         * by some milliseconds. Once it has passed `staged_ns`, what was changed before has that
+         * time or an earlier one, and what is changed from now on a later one. */
+        while (r >= 0 && j->way->collect && now_ns(CLOCK_REALTIME_COARSE) <= j->row.staged_ns)
+                r = op_wait_fd(op, -1, 0, 1, err);
+        FAULT("workspace.stage.way.before");
         if (r >= 0)
-                r = record_staged(s, err);
-        if (r < 0) {
-                undo(s, err);
-                /* Cancelled by the client, which no longer reads this, or by the end of the lease.
-                 */
-                return r == ERR_CANCELLED ? err_set(err, ERR_CONFLICT,
-                                                    "The lease ended while a workspace was staged.")
-                                          : r;
+                r = j->way->stage(op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
+                                  &s->result, err);
+        FAULT("workspace.stage.way.after");
+        if (r >= 0) {
+                m = workspace_move_to(j, WORKSPACE_STAGED, NULL);
+                m.to.cwd = s->result.cwd;
+                m.to.files = (int64_t)s->result.files;
+                m.to.bytes = (int64_t)s->result.bytes;
+                m.to.sent_bytes = (int64_t)s->result.sent_bytes;
+                m.action = "environment.workspace_staged";
+                m.details = json_pack("{s:s, s:I, s:I}", "way", j->way->name, "files",
+                                      (json_int_t)s->result.files, "bytes",
+                                      (json_int_t)s->result.bytes);
+                FAULT("workspace.stage.record.before");
+                r = workspace_move(op, &m, err);
+                FAULT("workspace.stage.record.after");
         }
-        atomic_fetch_add(&j->rt->counters.workspaces_staged, 1);
-        return 0;
+        if (r >= 0) {
+                atomic_fetch_add(&j->rt->counters.workspaces_staged, 1);
+                return 0;
+        }
+        /* No command could work in it yet, so nothing can be lost. */
+        shield = op_shield(op, j->rt->settings.close_timeout_ms);
+        j->op = &shield;
+        if (workspace_end(j, arena_printf(op->arena, "Staging failed: %s", err->msg), NULL) < 0)
+                log_warn("a stage that failed will be undone later", LOG_S("workspace", j->row.id));
+        j->op = op;
+        /* Cancelled by the client, which no longer reads this, or by the end of the lease. */
+        return r == ERR_CANCELLED
+                       ? err_set(err, ERR_CONFLICT, "The lease ended while a workspace was staged.")
+                       : r;
 }
 
 int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record *record,
@@ -195,7 +156,7 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
         if (r >= 0)
                 r = workspace_replace(op, rt, &s.job.place, record->lease.id, s.job.way, err);
         if (r >= 0)
-                r = stage(&s, err);
+                r = stage_into_place(&s, err);
         workspace_job_end(&s.job);
         if (r >= 0)
                 *ret_row = s.job.row;

@@ -72,17 +72,17 @@ static int consider(void *ctx, const struct workspace_row *row)
         return 0;
 }
 
-static int look(struct db *db, void *arg, struct err *err)
+static int find_due(struct findings *f, struct runtime *rt, struct err *err)
 {
-        struct findings *f = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(f->op, rt->store, &db, err);
 
-        f->n = 0;
         f->db = db;
         f->err = err;
-        return workspaces_living(db, NULL, f->op->arena, consider, f, err);
+        return r < 0 ? r : workspaces_living(db, NULL, f->op->arena, consider, f, err);
 }
 
-static int record_failure(struct workspace_job *j, const struct err *cause)
+static int record_retry(struct workspace_job *j, const struct err *cause)
 {
         struct workspace_move m = workspace_move_to(j, j->row.state, j->row.step);
 
@@ -92,7 +92,8 @@ static int record_failure(struct workspace_job *j, const struct err *cause)
         return workspace_move(j->op, &m, NULL);
 }
 
-static int take_up(struct op *op, struct runtime *rt, const struct due *due, struct err *err)
+static int take_up_workspace(struct op *op, struct runtime *rt, const struct due *due,
+                             struct err *err)
 {
         struct workspace_job j = { .op = op, .rt = rt };
         struct restore_report report = { 0 };
@@ -115,74 +116,55 @@ static int take_up(struct op *op, struct runtime *rt, const struct due *due, str
                 r = workspace_restore_resume(&j, &report, err);
         FAULT("workspace.sweep.after");
         if (r < 0)
-                (void)record_failure(&j, err);
+                (void)record_retry(&j, err);
         workspace_job_end(&j);
         return r;
 }
 
 /* Directories that no living workspace has. */
 
-struct ids {
-        struct op *op;
-        const char **ids;
-        size_t n;
-};
-
-static int add_id(void *ctx, const struct workspace_row *row)
+static int note_living(void *ctx, const struct workspace_row *row)
 {
-        struct ids *list = ctx;
-
-        list->ids = xrealloc(list->ids, (list->n + 1) * sizeof(*list->ids));
-        list->ids[list->n++] = row->id;
+        json_object_set_new(ctx, row->id, json_true());
         return 0;
-}
-
-static int read_ids(struct db *db, void *arg, struct err *err)
-{
-        struct ids *list = arg;
-
-        list->n = 0;
-        return workspaces_living(db, NULL, list->op->arena, add_id, list, err);
-}
-
-static bool is_living(const struct ids *list, const char *id)
-{
-        for (size_t i = 0; i < list->n; i++)
-                if (streq(list->ids[i], id))
-                        return true;
-        return false;
 }
 
 /* Names are read before rows: a row is committed before its directory is made. */
 static int remove_leftovers(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct ids list = { .op = op };
+        CLEAN(store_read_end) struct db *db = NULL;
+        CLEAN(json_decrefp) json_t *names = json_object();
+        CLEAN(json_decrefp) json_t *living = json_object();
         DIR *dir = opendir(rt->workspaces->dir);
-        const char **names = NULL;
         struct dirent *entry;
-        size_t n = 0;
+        const char *name;
+        json_t *value;
         int r;
 
         while (dir && (entry = readdir(dir))) {
                 struct uuid id;
 
-                if (!uuid_parse(entry->d_name, &id))
-                        continue;
-                names = xrealloc(names, (n + 1) * sizeof(*names));
-                names[n++] = arena_strdup(op->arena, entry->d_name);
+                if (uuid_parse(entry->d_name, &id))
+                        json_object_set_new(names, entry->d_name, json_true());
         }
         if (dir)
                 closedir(dir);
-        r = n ? store_read(op, rt->store, read_ids, &list, err) : 0;
-        for (size_t i = 0; r >= 0 && i < n; i++) {
-                CLEAN(cleanup_free) char *path = workspace_dir(rt->workspaces, names[i]);
+        if (json_object_size(names) == 0)
+                return 0;
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = workspaces_living(db, NULL, op->arena, note_living, living, err);
+        store_read_end(&db);
+        if (r < 0)
+                return r;
+        json_object_foreach(names, name, value)
+        {
+                CLEAN(cleanup_free) char *path = workspace_dir(rt->workspaces, name);
 
-                if (!is_living(&list, names[i]))
+                if (!json_object_get(living, name))
                         (void)workspace_remove_dir(op, path, NULL);
         }
-        free(names);
-        free(list.ids);
-        return r;
+        return 0;
 }
 
 int workspace_sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list,
@@ -190,7 +172,7 @@ int workspace_sweep_look(struct op *op, struct runtime *rt, struct sweep_list *l
 {
         struct findings f = { .op = op, .rt = rt, .list = list };
 
-        return rt->workspaces ? store_read(op, rt->store, look, &f, err) : 0;
+        return rt->workspaces ? find_due(&f, rt, err) : 0;
 }
 
 int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_id, struct err *err)
@@ -200,7 +182,7 @@ int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_i
 
         if (!rt->workspaces)
                 return 0;
-        r = store_read(op, rt->store, look, &f, err);
+        r = find_due(&f, rt, err);
         for (size_t i = 0; r >= 0 && i < f.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
                 struct op limited = *op;
@@ -209,7 +191,7 @@ int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_i
                  * waiting. */
                 limited.deadline_ms =
                         MIN(op->deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
-                if (take_up(&limited, rt, &f.rows[i], &one) < 0)
+                if (take_up_workspace(&limited, rt, &f.rows[i], &one) < 0)
                         log_warn("could not go on with a workspace",
                                  LOG_S("workspace", f.rows[i].id), LOG_S("error", one.msg));
                 r = op_check(op, err);

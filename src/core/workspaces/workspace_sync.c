@@ -21,9 +21,7 @@
 #include "base/fd.h"
 #include "core/exec/box_route.h"
 #include "core/exec/box_service.h"
-#include "core/workspaces/workspace.h"
-#include "core/workspaces/workspace_host.h"
-#include "core/workspaces/workspace_remote.h"
+#include "core/workspaces/workspace_internal.h"
 #include "workspace/sync.h"
 
 #define BASELINE  "baseline"
@@ -202,9 +200,9 @@ static int push(struct moving *m, int fd, struct err *err)
                          &m->moved, err);
 }
 
-static int stage(struct op *op, struct runtime *rt, const struct place *place,
-                 const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                 struct stage_result *ret, struct err *err)
+static int synced_stage(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                        struct stage_result *ret, struct err *err)
 {
         CLEAN(moving_done)
         struct moving m = { .op = op,
@@ -250,9 +248,9 @@ static int pull(struct moving *m, int fd, struct err *err)
         return r;
 }
 
-static int collect(struct op *op, struct runtime *rt, const struct place *place,
-                   const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                   struct change_set **ret, uint32_t *ret_umask, struct err *err)
+static int synced_collect(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                          struct change_set **ret, uint32_t *ret_umask, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
         CLEAN(moving_done)
@@ -279,8 +277,8 @@ static int collect(struct op *op, struct runtime *rt, const struct place *place,
 }
 
 /* After a crash it may have happened already. */
-static int settle(struct op *op, struct runtime *rt, const struct place *place,
-                  const struct workspace *w, struct err *err)
+static int synced_settle(struct op *op, struct runtime *rt, const struct place *place,
+                         const struct workspace *w, struct err *err)
 {
         CLEAN(cleanup_fd) int dir = -1;
         int r = open_dir(w->dir, &dir, err);
@@ -316,9 +314,9 @@ static int unstage(struct op *op, struct runtime *rt, const struct place *place,
 const struct workspace_way workspace_sync = {
         .name = "sync",
         .usable = usable,
-        .stage = stage,
-        .collect = collect,
-        .settle = settle,
+        .stage = synced_stage,
+        .collect = synced_collect,
+        .settle = synced_settle,
         .unstage = unstage,
         .is_replaced = true,
         .needs_world = true,
