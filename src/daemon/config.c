@@ -32,26 +32,11 @@ struct given {
         json_t *value; /* from berth.toml; NULL: from elsewhere */
 };
 
-/* An empty variable says nothing. */
-static bool find_in_environment(const struct setting *s, struct given *ret)
-{
-        const char *const names[] = { s->variable, s->paperclip };
-
-        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-                const char *value = names[i] ? getenv(names[i]) : NULL;
-
-                if (value && *value) {
-                        *ret = (struct given){ .origin = names[i], .text = value };
-                        return true;
-                }
-        }
-        return false;
-}
-
 /* False when no source has a value. */
 static bool find_value(const struct loader *l, const struct setting *s, struct given *ret)
 {
         const char *const *flag = (const void *)((const char *)l->flags + s->flag_at);
+        const char *const variables[] = { s->variable, s->paperclip };
         json_t *v = s->key ? json_object_get(l->file, s->key) : NULL;
 
         if (s->flag && *flag) {
@@ -60,8 +45,14 @@ static bool find_value(const struct loader *l, const struct setting *s, struct g
                                        .text = *flag };
                 return true;
         }
-        if (find_in_environment(s, ret))
-                return true;
+        for (size_t i = 0; i < ARRAY_LEN(variables); i++) {
+                const char *value = variables[i] ? getenv(variables[i]) : NULL;
+
+                if (value && *value) { /* an empty one says nothing */
+                        *ret = (struct given){ .origin = variables[i], .text = value };
+                        return true;
+                }
+        }
         if (!v)
                 return false;
         *ret = (struct given){ .origin = arena_printf(l->arena, "%s in " CONFIG_FILE, s->key),
@@ -91,15 +82,6 @@ static int64_t read_number(struct loader *l, const struct setting *s, const stru
                              arena_printf(l->arena, "a whole number from %lld to %lld",
                                           (long long)s->min, (long long)s->max));
         return n;
-}
-
-static bool read_switch(struct loader *l, const struct given *g)
-{
-        if (streq(g->text, "0") || streq(g->text, "false"))
-                return false;
-        if (!streq(g->text, "1") && !streq(g->text, "true"))
-                refuse_value(l, g, "1, true, 0 or false");
-        return true;
 }
 
 /* Index of the word in the list. */
@@ -167,7 +149,9 @@ static void load_setting(struct loader *l, const struct setting *s)
                 *(unsigned *)at = (unsigned)(given ? read_number(l, s, &g) : n);
                 break;
         case SETTING_SWITCH:
-                *(bool *)at = given ? read_switch(l, &g) : n;
+                *(bool *)at = given ? streq(g.text, "1") || streq(g.text, "true") : n;
+                if (given && !*(bool *)at && !streq(g.text, "0") && !streq(g.text, "false"))
+                        refuse_value(l, &g, "1, true, 0 or false");
                 break;
         case SETTING_WORD:
                 *(unsigned *)at = given ? read_word(l, s, &g) : (unsigned)n;
@@ -220,25 +204,9 @@ static const char *absolute(struct arena *a, const char *path)
         return arena_printf(a, "%s/%s", cwd, path);
 }
 
-/* The owner of the directory can change every file in it, the settings among them, and would find
- * files of root in it. */
-static int check_owner(const char *path, struct err *err)
-{
-        struct stat st;
-
-        if (stat(path, &st) < 0)
-                return err_sys(err, ERR_IO, errno, "look at data directory %s", path);
-        if (geteuid() != 0 || st.st_uid == 0)
-                return 0;
-        return err_set(
-                err, ERR_INVALID,
-                "data directory %s belongs to user %u, and this daemon is root's: start it as "
-                "that user, choose another directory with --data, or chown it to root",
-                path, (unsigned)st.st_uid);
-}
-
 static int make_data_dir(const char *path, struct err *err)
 {
+        struct stat st;
         int r = path_make_durable_dirs(path, 0700, err);
 
         if (r < 0)
@@ -246,10 +214,20 @@ static int make_data_dir(const char *path, struct err *err)
         if (access(path, R_OK | W_OK | X_OK) < 0)
                 return err_sys(err, ERR_IO, errno,
                                "data directory %s is not usable; choose another with --data", path);
-        return check_owner(path, err);
+        if (stat(path, &st) < 0)
+                return err_sys(err, ERR_IO, errno, "look at data directory %s", path);
+        /* The owner of the directory can change every file in it, the settings among them, and
+         * would find files of root in it. */
+        if (geteuid() == 0 && st.st_uid != 0)
+                return err_set(err, ERR_INVALID,
+                               "data directory %s belongs to user %u, and this daemon is root's: "
+                               "start it as that user, choose another directory with --data, or "
+                               "chown it to root",
+                               path, (unsigned)st.st_uid);
+        return 0;
 }
 
-static int read_file(const char *data_dir, json_t **ret, struct err *err)
+static int read_settings_file(const char *data_dir, json_t **ret, struct err *err)
 {
         CLEAN(buf_done) struct buf content = BUF_INIT;
         CLEAN(cleanup_fd) int dir = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -299,7 +277,7 @@ static const char *default_roots(struct arena *a, enum deployment_mode mode)
 }
 
 /* Defaults that depend on something, and what is made of a setting's text. */
-static void complete(struct loader *l)
+static void complete_settings(struct loader *l)
 {
         struct config *c = l->config;
         struct settings *s = &c->settings;
@@ -375,41 +353,28 @@ static int check_sense(const struct config *c, struct err *err)
         return workspace_roots_check(s->workspace_roots, err);
 }
 
-static bool is_setting(const char *key)
+static int load_settings(struct loader *l)
 {
-        for (const struct setting *s = settings_table; s->variable; s++)
-                if (s->key && streq(s->key, key))
-                        return true;
-        return false;
-}
-
-static int check_keys(const struct loader *l)
-{
+        struct config *c = l->config;
+        const struct setting *known;
         const char *key;
         json_t *value;
 
         json_object_foreach(l->file, key, value)
         {
-                if (!is_setting(key))
+                for (known = settings_table; known->variable; known++)
+                        if (known->key && streq(known->key, key))
+                                break;
+                if (!known->variable)
                         return err_set(l->err, ERR_INVALID,
                                        CONFIG_FILE ": there is no setting '%s'; see berth.toml(5)",
                                        key);
         }
-        return 0;
-}
-
-static int load_all(struct loader *l)
-{
-        struct config *c = l->config;
-        int r = check_keys(l);
-
-        if (r < 0)
-                return r;
         c->is_private = l->flags->is_private;
         c->new_identity = l->flags->new_identity;
         for (const struct setting *s = settings_table; s->variable; s++)
                 load_setting(l, s);
-        complete(l);
+        complete_settings(l);
         return l->failed ? l->failed : check_sense(c, l->err);
 }
 
@@ -424,9 +389,9 @@ int config_load(const struct cli_serve_options *flags, struct arena *arena, stru
         ret->data_dir = data && *data ? absolute(arena, data) : default_data_dir(arena);
         r = make_data_dir(ret->data_dir, err);
         if (r >= 0)
-                r = read_file(ret->data_dir, &l.file, err);
+                r = read_settings_file(ret->data_dir, &l.file, err);
         if (r >= 0)
-                r = load_all(&l);
+                r = load_settings(&l);
         json_decref(l.file);
         return r;
 }

@@ -94,25 +94,11 @@ static int read_node_file(int dir, const char *path, struct uuid *ret, struct er
 /* -- Whether it is at home --------------------------------------------------------------------- */
 
 struct settling {
-        struct op *op;
         struct home known, here, to;
         bool is_known, has_work;
         const char *file_id; /* of the directory's node; NULL: none */
         bool leave_work;
 };
-
-static int read_known(struct db *db, void *arg, struct err *err)
-{
-        struct settling *s = arg;
-        int r = home_get(db, s->op->arena, &s->known, err);
-
-        s->is_known = r >= 0;
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                r = 0;
-        }
-        return r < 0 ? r : home_has_work(db, &s->has_work, err);
-}
 
 /* Why it is not; NULL: it is. A database from before there were homes belongs to the node that the
  * directory names, or to no node. */
@@ -151,17 +137,6 @@ static int write_home(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : home_set(db, &s->to, err);
 }
 
-/* Only the boot, the device or the machine's id is another. On a full disk the daemon still starts;
- * the next start compares with the older boot. */
-static int refresh_home(struct op *op, struct store *store, struct settling *s)
-{
-        CLEAN(err_done) struct err err = { 0 };
-
-        if (store_write(op, store, write_home, s, &err) < 0)
-                log_warn("could not record where the database is", LOG_S("error", err.msg));
-        return 0;
-}
-
 /* A crash in between leaves the directory without a node id, never with a wrong one. The plugins in
  * the directory came with it; a plugin directory outside may be the other's. */
 int home_forget_node(const char *data_dir, struct err *err)
@@ -189,7 +164,7 @@ static int take_identity(struct op *op, struct store *store, struct settling *s,
 
 int home_take_new(struct op *op, struct store *store, const struct home_request *q, struct err *err)
 {
-        struct settling s = { .op = op };
+        struct settling s = { 0 };
         struct node node;
         int r = read_boot_id(node.boot_id, err);
 
@@ -198,9 +173,10 @@ int home_take_new(struct op *op, struct store *store, const struct home_request 
         return r < 0 ? r : take_identity(op, store, &s, true, err);
 }
 
-static int settle(struct op *op, struct store *store, const struct home_request *q,
-                  struct settling *s, bool *ret_is_new, struct err *err)
+static int settle_home(struct op *op, struct store *store, const struct home_request *q,
+                       struct settling *s, bool *ret_is_new, struct err *err)
 {
+        CLEAN(err_done) struct err why_not = { 0 };
         const char *why = why_not_at_home(s);
         int r = 0;
 
@@ -225,14 +201,19 @@ static int settle(struct op *op, struct store *store, const struct home_request 
         s->to.taken_at = s->known.taken_at;
         if (!*s->to.machine)
                 s->to.machine = s->known.machine;
-        return is_same_home(&s->to, &s->known) ? 0 : refresh_home(op, store, s);
+        /* Only the boot, the device or the machine's id is another. On a full disk the daemon still
+         * starts; the next start compares with the older boot. */
+        if (!is_same_home(&s->to, &s->known) && store_write(op, store, write_home, s, &why_not) < 0)
+                log_warn("could not record where the database is", LOG_S("error", why_not.msg));
+        return 0;
 }
 
 int home_settle(struct op *op, struct store *store, const struct home_request *q, struct node *ret,
                 bool *ret_is_new, struct err *err)
 {
         CLEAN(cleanup_fd) int dir = open(q->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        struct settling s = { .op = op };
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct settling s = { 0 };
         struct uuid file;
         int r = dir < 0 ? err_sys(err, ERR_IO, errno, "open data directory %s", q->data_dir)
                         : read_boot_id(ret->boot_id, err);
@@ -245,9 +226,19 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
         if (r > 0)
                 s.file_id = file.s;
         if (r >= 0)
-                r = store_read(op, store, read_known, &s, err);
+                r = store_read_begin(op, store, &db, err);
         if (r >= 0)
-                r = settle(op, store, q, &s, ret_is_new, err);
+                r = home_get(db, op->arena, &s.known, err);
+        s.is_known = r >= 0;
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = 0;
+        }
+        if (r >= 0)
+                r = home_has_work(db, &s.has_work, err);
+        store_read_end(&db);
+        if (r >= 0)
+                r = settle_home(op, store, q, &s, ret_is_new, err);
         if (r < 0)
                 return r;
         (void)uuid_parse(s.to.node_id, &ret->id);

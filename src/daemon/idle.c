@@ -15,42 +15,24 @@ static int add_active(void *ctx, const char *status, int64_t n)
         return 0;
 }
 
-struct count {
-        struct op *op;
-        int64_t active;
-};
-
-static int count_active(struct db *db, void *arg, struct err *err)
+static void idle_count(struct pool_job *job, struct op *op)
 {
-        struct count *c = arg;
-
-        int64_t runs;
-        int r = runs_count_open(db, &runs, err);
-
-        c->active = r < 0 ? 0 : runs;
-        return r < 0 ? r : leases_count_by_status(db, c->op->arena, add_active, &c->active, err);
-}
-
-static void job_run(struct pool_job *job, struct op *op)
-{
+        CLEAN(store_read_end) struct db *db = NULL;
         struct idle *i = container_of(job, struct idle, job);
-        struct count c = { .op = op };
 
-        i->active = store_read(op, i->rt->store, count_active, &c, NULL) < 0 ? -1 : c.active;
-}
-
-static bool is_connected(const struct idle *i)
-{
-        return http_server_connections(i->http) > 0;
+        if (store_read_begin(op, i->rt->store, &db, NULL) < 0 ||
+            runs_count_open(db, &i->active, NULL) < 0 ||
+            leases_count_by_status(db, op->arena, add_active, &i->active, NULL) < 0)
+                i->active = -1;
 }
 
 /* A client may have come while we counted; then it has us. */
-static void job_done(struct pool_job *job)
+static void idle_counted(struct pool_job *job)
 {
         struct idle *i = container_of(job, struct idle, job);
 
         i->asking = false;
-        if (i->active != 0 || is_connected(i)) {
+        if (i->active != 0 || http_server_connections(i->http) > 0) {
                 i->since_ms = clock_mono_ms();
                 return;
         }
@@ -58,16 +40,16 @@ static void job_done(struct pool_job *job)
         i->over(i->arg);
 }
 
-static void tick(uv_timer_t *timer)
+static void idle_tick(uv_timer_t *timer)
 {
         struct idle *i = container_of(timer, struct idle, timer);
         int64_t now = clock_mono_ms();
 
-        if (is_connected(i))
+        if (http_server_connections(i->http) > 0)
                 i->since_ms = now;
         if (i->asking || now - i->since_ms < LINGER_MS)
                 return;
-        i->job = (struct pool_job){ .run = job_run, .done = job_done };
+        i->job = (struct pool_job){ .run = idle_count, .done = idle_counted };
         i->asking = pool_submit(i->pool, &i->job, NULL) >= 0;
 }
 
@@ -75,7 +57,7 @@ void idle_start(struct idle *i, uv_loop_t *loop)
 {
         i->since_ms = clock_mono_ms();
         uv_timer_init(loop, &i->timer);
-        uv_timer_start(&i->timer, tick, TICK_MS, TICK_MS);
+        uv_timer_start(&i->timer, idle_tick, TICK_MS, TICK_MS);
 }
 
 void idle_stop(struct idle *i)

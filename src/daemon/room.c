@@ -58,7 +58,7 @@ void room_open(struct room *room, const char *data_dir, const char *database, in
 
 /* Blocks up to `end`, whatever the length of the file is. A reservation that does not fit would
  * take all there is before it fails. */
-static int reserve(const struct room *room, int fd, int64_t end)
+static int reserve_blocks(const struct room *room, int fd, int64_t end)
 {
         struct stat st;
 
@@ -81,9 +81,9 @@ static int hold_files(struct room *room)
 
         if (room->fd < 0)
                 room->fd = open(room->database, O_RDWR | O_CLOEXEC | O_NOCTTY);
-        if (reserve(room, fd, room->bytes) < 0 || room->fd < 0 || fstat(room->fd, &st) < 0)
+        if (reserve_blocks(room, fd, room->bytes) < 0 || room->fd < 0 || fstat(room->fd, &st) < 0)
                 return -1;
-        return reserve(room, room->fd, st.st_size + room->more);
+        return reserve_blocks(room, room->fd, st.st_size + room->more);
 }
 
 static int change_pages(struct db *db, void *arg, struct err *err)
@@ -93,8 +93,10 @@ static int change_pages(struct db *db, void *arg, struct err *err)
 
 void room_hold(struct op *op, struct room *room, struct store *store)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         int64_t left = free_bytes(room->data_dir);
         bool is_full = left >= 0 && left < (int64_t)DISK_FULL_BYTES, is_kept = false;
+        int r;
 
         if (!room->database)
                 return;
@@ -105,8 +107,11 @@ void room_hold(struct op *op, struct room *room, struct store *store)
                          LOG_S("database", room->database), LOG_S("error", strerror(errno)));
                 room->warned = true;
         }
-        if (store_read(op, store, disk_reserve_is_kept, &is_kept, NULL) < 0 ||
-            (is_full ? !is_kept : is_kept || left < AMPLE))
+        r = store_read_begin(op, store, &db, NULL);
+        if (r >= 0)
+                r = disk_reserve_is_kept(db, &is_kept, NULL);
+        store_read_end(&db);
+        if (r < 0 || (is_full ? !is_kept : is_kept || left < AMPLE))
                 return;
         (void)store_write(op, store, change_pages, &is_full, NULL);
 }

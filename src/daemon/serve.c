@@ -100,54 +100,18 @@ static void harden(void)
         signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */
 }
 
-/* Operations on the main thread, before the loop runs. */
-static int on_main_thread(struct daemon *d,
-                          int (*fn)(struct op *op, struct daemon *d, struct err *err),
-                          struct err *err)
-{
-        struct arena arena;
-        struct op op = { .arena = &arena, .deadline_ms = OP_NO_DEADLINE, .actor = &actor_system };
-        int r;
-
-        arena_init(&arena);
-        r = fn(&op, d, err);
-        arena_done(&arena);
-        return r;
-}
-
-static int ensure_operator(struct op *op, struct daemon *d, struct err *err)
-{
-        return auth_ensure_operator(op, &d->rt, err);
-}
-
-static int number_events(struct op *op, struct daemon *d, struct err *err)
-{
-        return live_number(op, d->rt.live, d->rt.store, d->pool, err);
-}
-
-static int read_boxes(struct op *op, struct daemon *d, struct err *err)
-{
-        return exec_hub_adopt(op, d->hub, err);
-}
-
-static int sweep_plugins(struct op *op, struct daemon *d, struct err *err)
-{
-        return plugin_registry_recover(op, d->rt.plugins, err);
-}
-
-static int look_for_sealed(struct db *db, void *arg, struct err *err)
-{
-        return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
-}
-
 /* Without its key the daemon starts all the same: leases do not need it, and the operator finds the
  * reason in the log, in the provider's health and in every answer that needs the key. */
 static int load_keys(struct op *op, struct daemon *d, struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
+        CLEAN(store_read_end) struct db *db = NULL;
         bool has_sealed = true;
-        int r = store_read(op, d->rt.store, look_for_sealed, &has_sealed, err);
+        int r = store_read_begin(op, d->rt.store, &db, err);
 
+        if (r >= 0)
+                r = secrets_any_sealed(db, VAULT_LOCAL, &has_sealed, err);
+        store_read_end(&db);
         if (r < 0)
                 return r;
         if (master_key_load(&d->keys.source, has_sealed, &why) < 0)
@@ -185,7 +149,7 @@ static const char *const *own_paths(struct daemon *d)
         return list;
 }
 
-static int settle_home(struct op *op, struct daemon *d, struct err *err)
+static int settle_node(struct op *op, struct daemon *d, struct err *err)
 {
         struct home_request q = {
                 .data_dir = d->config.data_dir,
@@ -202,13 +166,7 @@ static int settle_home(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
-static int hold_room(struct op *op, struct daemon *d, struct err *err UNUSED)
-{
-        room_hold(op, &d->room, d->rt.store);
-        return 0;
-}
-
-static int open_runtime(struct daemon *d, struct err *err)
+static int open_runtime(struct op *op, struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
@@ -220,30 +178,22 @@ static int open_runtime(struct daemon *d, struct err *err)
                   d->config.settings.disk_reserve_mb);
         r = store_open(d->config.database, &d->rt.store, err);
         if (r >= 0)
-                r = on_main_thread(d, settle_home, err);
+                r = settle_node(op, d, err);
         if (r < 0)
                 return r;
-        (void)on_main_thread(d, hold_room, err);
+        room_hold(op, &d->room, d->rt.store);
         d->rt.settings = d->config.settings;
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
         d->rt.settings.own_paths = own_paths(d);
         d->rt.kinds = builtin_kinds;
-        r = on_main_thread(d, load_keys, err);
-        return r < 0 ? r : on_main_thread(d, ensure_operator, err);
+        r = load_keys(op, d, err);
+        return r < 0 ? r : auth_ensure_operator(op, &d->rt, err);
 }
 
 static void complain_adapter(void *ctx UNUSED, const char *text)
 {
         log_warn("an adapter is left out", LOG_S("error", text));
-}
-
-/* Before there are threads, and before any caller asks for an adapter. */
-static int load_adapters(struct daemon *d, struct err *err)
-{
-        const char *dir = arena_printf(&d->arena, "%s/adapters", d->config.data_dir);
-
-        return adapter_load(dir, complain_adapter, NULL, err);
 }
 
 /* 0: the server's own. */
@@ -320,7 +270,7 @@ static int start_loop(struct daemon *d, struct err *err)
 
 /* The modules that keep something going: commands, runs, callbacks, live events, sandboxes, files.
  */
-static int open_hosts(struct daemon *d, struct err *err)
+static int open_hosts(struct op *op, struct daemon *d, struct err *err)
 {
         const char *box = installed_box(&d->arena);
         struct exec_hub_config config = {
@@ -339,7 +289,7 @@ static int open_hosts(struct daemon *d, struct err *err)
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
         if (r >= 0)
-                r = on_main_thread(d, number_events, err);
+                r = live_number(op, d->rt.live, d->rt.store, d->pool, err);
         if (r >= 0)
                 live_attach(d->rt.live, d->rt.store);
         if (r >= 0)
@@ -364,27 +314,11 @@ static void boxes_adopted(void *arg)
         ((struct daemon *)arg)->adopted = true;
 }
 
-/* What a crash left of installs goes; the workers are started beside everything else. */
-static int open_plugins(struct daemon *d, struct err *err)
-{
-        struct plugin_registry_config config = {
-                .mail = d->mail,
-                .pool = d->pool,
-                .rt = &d->rt,
-        };
-        int r = plugin_registry_new(&config, &d->rt.plugins, err);
-
-        if (r >= 0)
-                r = on_main_thread(d, sweep_plugins, err);
-        if (r >= 0)
-                plugin_registry_start(d->rt.plugins);
-        return r;
-}
-
 /* Take up what still runs, then put in order what does not. */
-static int recover(struct daemon *d, struct err *err)
+static int take_up_work(struct op *op, struct daemon *d, struct err *err)
 {
-        int r = on_main_thread(d, read_boxes, err);
+        struct plugin_registry_config plugins = { .mail = d->mail, .pool = d->pool, .rt = &d->rt };
+        int r = exec_hub_adopt(op, d->hub, err);
 
         if (r < 0)
                 return r;
@@ -393,15 +327,19 @@ static int recover(struct daemon *d, struct err *err)
         exec_hub_connect(d->hub, boxes_adopted, d);
         while (!d->adopted)
                 uv_run(&d->loop, UV_RUN_ONCE);
-        r = open_plugins(d, err);
-        if (r >= 0)
-                upkeep_sweep_now(&d->upkeep);
+        r = plugin_registry_new(&plugins, &d->rt.plugins, err);
+        if (r >= 0) /* what a crash left of installs goes */
+                r = plugin_registry_recover(op, d->rt.plugins, err);
+        if (r < 0)
+                return r;
+        plugin_registry_start(d->rt.plugins); /* the workers start beside everything else */
+        upkeep_sweep_now(&d->upkeep);
         return r;
 }
 
 /* -- Running ----------------------------------------------------------------------------------- */
 
-static void stop(struct daemon *d, const char *why);
+static void begin_stop(struct daemon *d, const char *why);
 
 static void stop_signal(uv_signal_t *handle, int signum)
 {
@@ -409,7 +347,7 @@ static void stop_signal(uv_signal_t *handle, int signum)
 
         if (d->stopping)
                 _exit(128 + signum);
-        stop(d, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+        begin_stop(d, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
 static void stop_unneeded(void *arg)
@@ -417,7 +355,7 @@ static void stop_unneeded(void *arg)
         struct daemon *d = arg;
 
         if (!d->stopping)
-                stop(d, "nobody needs it any more");
+                begin_stop(d, "nobody needs it any more");
 }
 
 /* Settings that are logged so that they surprise no operator. */
@@ -437,7 +375,7 @@ static void report_start(const struct daemon *d)
                  LOG_S("node", d->rt.node.id.s), LOG_S("version", BERTH_VERSION));
 }
 
-static void run(struct daemon *d, unsigned port)
+static void run_until_stopped(struct daemon *d, unsigned port)
 {
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
@@ -513,7 +451,7 @@ static void end_at_last(int signum UNUSED)
         _exit(0);
 }
 
-static void stop(struct daemon *d, const char *why)
+static void begin_stop(struct daemon *d, const char *why)
 {
         d->stopping = true;
         signal(SIGALRM, end_at_last);
@@ -594,11 +532,17 @@ int serve(const struct cli_serve_options *options)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct daemon *d = xcalloc(1, sizeof(*d));
+        struct arena starting;
+        /* On the main thread, before the loop runs. */
+        struct op op = { .arena = &starting,
+                         .deadline_ms = OP_NO_DEADLINE,
+                         .actor = &actor_system };
         unsigned port;
         int r;
 
         d->lock_fd = -1;
         arena_init(&d->arena);
+        arena_init(&starting);
         harden();
         r = sodium_init() < 0 ? err_set(&err, ERR_INTERNAL, "libsodium does not start") : 0;
         if (r >= 0)
@@ -612,21 +556,23 @@ int serve(const struct cli_serve_options *options)
                               &err);
         }
         if (r >= 0)
-                r = open_runtime(d, &err);
+                r = open_runtime(&op, d, &err);
         if (r >= 0)
-                r = load_adapters(d, &err);
+                r = adapter_load(arena_printf(&d->arena, "%s/adapters", d->config.data_dir),
+                                 complain_adapter, NULL, &err);
         if (r >= 0)
                 r = start_loop(d, &err);
         if (r >= 0)
-                r = open_hosts(d, &err);
+                r = open_hosts(&op, d, &err);
         if (r >= 0)
-                r = recover(d, &err);
+                r = take_up_work(&op, d, &err);
         if (r >= 0)
                 r = listen_open(&d->config, d->http, &d->arena, &port, &d->rt.api_url, &err);
         if (r >= 0)
                 r = run_host_start(d->rt.runs, &err);
+        arena_done(&starting);
         if (r >= 0)
-                run(d, port);
+                run_until_stopped(d, port);
         else
                 report_failure(options, r, &err);
         shut_down(d);

@@ -107,7 +107,7 @@ static int store_answer(const char *data_dir, const char *users, struct err *err
 }
 
 /* Read what the user types, without white space; false at the end of the input. */
-static bool ask(const char *suggestion, char *ret, size_t size)
+static bool ask_user(const char *suggestion, char *ret, size_t size)
 {
         char line[ANSWER_MAX];
         const char *from;
@@ -132,7 +132,7 @@ static int ask_and_store(struct config *c, const char *suggestion, struct arena 
 {
         char answer[ANSWER_MAX];
 
-        while (ask(suggestion, answer, sizeof(answer))) {
+        while (ask_user(suggestion, answer, sizeof(answer))) {
                 if (trusted_parse(answer, arena, &c->settings, err) >= 0)
                         return store_answer(c->data_dir, answer, err);
                 fprintf(stderr, "%s\n", err->msg);
