@@ -110,7 +110,7 @@ static bool is_ours(const char *path)
         return strncmp(path, name, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
-static int enter(struct apply *a, const char *path, const char **ret_name, struct err *err)
+static int apply_enter(struct apply *a, const char *path, const char **ret_name, struct err *err)
 {
         if (is_ours(path))
                 return err_set(err, ERR_FORBIDDEN, "%s is not part of a workspace", path);
@@ -232,7 +232,7 @@ static int remove_one(const struct apply *a, const char *name)
 int apply_remove(struct apply *a, const char *path, struct err *err)
 {
         const char *name;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;
@@ -299,7 +299,7 @@ int apply_dir(struct apply *a, const char *path, uint32_t mode, struct err *err)
 {
         mode_t now = (mode_t)mode | OWNER_ALL;
         const char *name;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;
@@ -323,7 +323,7 @@ static int make_link(struct apply *a, const char *name, const char *target)
 int apply_link(struct apply *a, const char *path, const char *target, struct err *err)
 {
         const char *name;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;
@@ -334,7 +334,7 @@ int apply_link(struct apply *a, const char *path, const char *target, struct err
 int apply_mode(struct apply *a, const char *path, uint32_t mode, struct err *err)
 {
         const char *name;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;
@@ -344,7 +344,7 @@ int apply_mode(struct apply *a, const char *path, uint32_t mode, struct err *err
 }
 
 /* A new file at its own name when nothing is there, else at a temporary one. */
-static int create(struct apply *a, const char *name, mode_t mode, char temp[32])
+static int apply_create_temp(struct apply *a, const char *name, mode_t mode, char temp[32])
 {
         int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
         int fd;
@@ -383,7 +383,8 @@ static int set_times(int fd, int64_t mtime_ns)
         return futimens(fd, times);
 }
 
-static int fill(int fd, const struct sync_msg *content, int from_fd, uint64_t size, struct err *err)
+static int apply_fill(int fd, const struct sync_msg *content, int from_fd, uint64_t size,
+                      struct err *err)
 {
         if (from_fd >= 0)
                 return sync_copy(from_fd, 0, fd, 0, size, err);
@@ -399,10 +400,10 @@ static int write_file(struct apply *a, const char *path, const char *name, mode_
         char temp[32];
         int r;
 
-        fd = WITH_RIGHTS(a, path, name, create(a, name, mode, temp));
+        fd = WITH_RIGHTS(a, path, name, apply_create_temp(a, name, mode, temp));
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "create %s", path);
-        r = fill(fd, content, from_fd, size, err);
+        r = apply_fill(fd, content, from_fd, size, err);
         if (r >= 0 && set_times(fd, mtime_ns) < 0)
                 r = err_sys(err, ERR_IO, errno, "set the time of %s", path);
         if (r >= 0 && temp[0] && put_in_place(a->dir_fd, temp, a, name) < 0)
@@ -417,7 +418,7 @@ int apply_file(struct apply *a, const char *path, uint32_t mode, int64_t mtime_n
 {
         struct sync_msg m = { .blob = { content, len } };
         const char *name;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;
@@ -430,7 +431,7 @@ int apply_move(struct apply *a, const char *path, uint32_t mode, int64_t mtime_n
 {
         const char *name;
         struct stat st;
-        int r = enter(a, path, &name, err);
+        int r = apply_enter(a, path, &name, err);
 
         if (r < 0)
                 return r;

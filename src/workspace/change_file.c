@@ -169,7 +169,7 @@ void change_decode_feed(struct change_decoder *d, const void *bytes, size_t len)
         buf_append(&d->in, bytes, len);
 }
 
-static int refuse(const struct change_decoder *d, struct err *err)
+static int refuse_change(const struct change_decoder *d, struct err *err)
 {
         return err_set(err, ERR_CORRUPT, "change %llu is malformed",
                        (unsigned long long)d->count + 1);
@@ -184,12 +184,12 @@ static int decode_record(struct change_decoder *d, struct frame_in *f, struct ch
                 uint64_t count = frame_get_u64(f);
 
                 if (frame_in_end(f, NULL) < 0 || count != d->count)
-                        return refuse(d, err);
+                        return refuse_change(d, err);
                 d->done = true;
                 return 0;
         }
         if (!get_change(d, flags, f, ret))
-                return refuse(d, err);
+                return refuse_change(d, err);
         d->count++;
         return 1;
 }
@@ -201,12 +201,12 @@ int change_decode_next(struct change_decoder *d, struct change *ret, struct err 
         struct frame_in f;
 
         if (buf_failed(&d->in) || (d->done && left > 0))
-                return refuse(d, err);
+                return refuse_change(d, err);
         if (!d->begun) {
                 if (left < sizeof(header))
                         return 0;
                 if (memcmp(at, header, sizeof(header)) != 0)
-                        return refuse(d, err);
+                        return refuse_change(d, err);
                 d->begun = true;
                 d->used += sizeof(header);
                 return change_decode_next(d, ret, err);

@@ -38,7 +38,8 @@ static int pass_unknown(struct side *was, struct side *now, struct err *err)
         return r < 0 ? r : advance(now, err);
 }
 
-static int step(struct side *was, struct side *now, tree_diff_fn fn, void *ctx, struct err *err)
+static int diff_step(struct side *was, struct side *now, tree_diff_fn fn, void *ctx,
+                     struct err *err)
 {
         int order = !was->there   ? 1
                     : !now->there ? -1
@@ -65,6 +66,6 @@ int tree_diff(struct tree_source *was_source, struct tree_source *now_source, tr
         if (r >= 0)
                 r = advance(&now, err);
         while (r >= 0 && (was.there || now.there))
-                r = step(&was, &now, fn, ctx, err);
+                r = diff_step(&was, &now, fn, ctx, err);
         return r < 0 ? r : 0;
 }

@@ -34,7 +34,7 @@ enum git_kind git_kind(int workspace_fd)
         return has_config(workspace_fd) ? GIT_REPOSITORY : GIT_NONE;
 }
 
-static void refuse(struct git_import *g, const char *path)
+static void refuse_path(struct git_import *g, const char *path)
 {
         if (g->refused++ == 0)
                 g->first_refused = xstrdup(path);
@@ -191,11 +191,12 @@ static int take_object(struct git_import *g, const char *name, const struct chan
 
 /* The filter */
 
-static int take(struct git_import *g, const char *inside, const struct change *c, struct err *err)
+static int take_change(struct git_import *g, const char *inside, const struct change *c,
+                       struct err *err)
 {
         if (*inside == '\0' || git_is_dangerous(inside)) {
                 if (!c->is_delete && (*inside || c->now.kind != TREE_DIR))
-                        refuse(g, c->now.path);
+                        refuse_path(g, c->now.path);
                 return 0;
         }
         if (!g->scratch)
@@ -220,14 +221,14 @@ static int sort_out(struct git_import *g, const struct change *c, struct err *er
 
         if (g->kind != GIT_NONE && git_part_is(path, first, ".git")) {
                 if (g->kind == GIT_REPOSITORY && first == 4 && str_starts(path, ".git")) {
-                        r = take(g, path[first] ? path + first + 1 : path + first, c, err);
+                        r = take_change(g, path[first] ? path + first + 1 : path + first, c, err);
                         return r < 0 ? r : 0;
                 }
-                refuse(g, path);
+                refuse_path(g, path);
                 return 0;
         }
         if (git_guard_refuses(&g->guard, c)) {
-                refuse(g, path);
+                refuse_path(g, path);
                 return 0;
         }
         return 1;
@@ -255,7 +256,7 @@ static int filter_open(struct change_set *s, const struct change *c, int *ret_fd
         if (r >= 0)
                 r = git_guard_open(&g->guard, g->op, c->now.path, &fd, err);
         if (r == 0) {
-                refuse(g, c->now.path);
+                refuse_path(g, c->now.path);
                 return err_set(err, ERR_NOT_FOUND, "'%s' is not taken", c->now.path);
         }
         if (r > 0)

@@ -168,7 +168,7 @@ static int open_dir(const struct git_guard *g, const char *path, const char *res
         return path_open_plain(g->root, dir, O_PATH | O_DIRECTORY, 0, &fd, NULL) < 0 ? -1 : fd;
 }
 
-static unsigned look(struct git_guard *g, size_t depth, const char *path, const char *rest)
+static unsigned look_at_level(struct git_guard *g, size_t depth, const char *path, const char *rest)
 {
         static const struct {
                 const char *name;
@@ -260,7 +260,7 @@ static bool is_refused_in(struct git_guard *g, const struct change *c, size_t de
         if (what == LINK && (marks & (HAS_HEAD | HAS_HEAD_FOLDED)) &&
             str_starts(c->now.target, "refs/"))
                 return true;
-        has = look(g, depth, path, rest);
+        has = look_at_level(g, depth, path, rest);
         if (verdicts[what][is_repository(has) ? REPOSITORY
                            : (has & HAS_HEAD) ? WITH_HEAD
                                               : ORDINARY])

@@ -22,8 +22,8 @@ static int note_move(struct git_import *g, const char *old, const char *new, con
 }
 
 /* The branch has moved: the index follows also when the caller no longer waits. */
-static int finish(struct git_import *g, const char *old, const char *new, struct git_report *ret,
-                  struct err *err)
+static int finish_head(struct git_import *g, const char *old, const char *new,
+                       struct git_report *ret, struct err *err)
 {
         struct op shield = op_shield(g->op, SHIELD_MS), *op = g->op;
         int r;
@@ -51,7 +51,7 @@ int git_finish_move(struct git_import *g, struct git_report *ret, struct err *er
         if (sscanf(buf_str(&text), "%40s %40s %250s", old, new, ref) != 3)
                 return 0;
         git_host_ref(g, ref, now);
-        return streq(now, new) ? finish(g, streq(old, "-") ? "" : old, new, ret, err) : 0;
+        return streq(now, new) ? finish_head(g, streq(old, "-") ? "" : old, new, ret, err) : 0;
 }
 
 /* Histories that do not come together are both kept. */
@@ -71,8 +71,8 @@ static int keep_apart(struct git_import *g, const char *theirs, const char *why,
 }
 
 /* 1 with a merge commit that the host has; 0 when the two do not merge, *ret_why. */
-static int merge(struct git_import *g, const char *ours, const char *theirs, char ret[GIT_HEX + 1],
-                 const char **ret_why, struct err *err)
+static int merge_heads(struct git_import *g, const char *ours, const char *theirs,
+                       char ret[GIT_HEX + 1], const char **ret_why, struct err *err)
 {
         const char *const merge_args[] = { "merge-tree", "--write-tree", "--name-only",
                                            ours,         theirs,         NULL };
@@ -127,7 +127,7 @@ static int decide(struct git_import *g, const char *ours, const char *theirs, co
                 return 1;
         if (!same && from)
                 return 0; /* a branch of its own: it comes as that */
-        r = merge(g, ours, theirs, ret_new, &why, err);
+        r = merge_heads(g, ours, theirs, ret_new, &why, err);
         if (r == 0)
                 return keep_apart(g, theirs, why, ret, err);
         return r;
@@ -156,7 +156,7 @@ int git_integrate(struct git_import *g, const char *theirs, const char *from,
                         return r;
                 if (r > 0) {
                         ret->merged = !streq(new, theirs);
-                        r = finish(g, ours, new, ret, err);
+                        r = finish_head(g, ours, new, ret, err);
                         return r < 0 ? r : git_host_refs(g, err);
                 }
                 r = git_host_refs(g, err);

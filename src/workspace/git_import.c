@@ -22,7 +22,7 @@ static bool is_branch(const char *name)
         return str_starts(name, "refs/heads/");
 }
 
-static const struct git_ref *find(const struct git_ref *refs, size_t n, const char *name)
+static const struct git_ref *find_ref(const struct git_ref *refs, size_t n, const char *name)
 {
         for (size_t i = 0; i < n; i++)
                 if (streq(refs[i].name, name))
@@ -35,7 +35,7 @@ static void want(struct git_import *g, struct wanted *w, const char *name, const
         char ours[GIT_HEX + 1];
 
         git_host_ref(g, name, ours);
-        if (streq(ours, oid) || find(w->refs, w->n, name))
+        if (streq(ours, oid) || find_ref(w->refs, w->n, name))
                 return;
         if (w->n >= 2 * GIT_MAX_REFS) {
                 g->n_too_many++;
@@ -49,7 +49,7 @@ static void want(struct git_import *g, struct wanted *w, const char *name, const
  * there, or there never was one. */
 static bool packed_counts(const struct git_import *g, const struct git_ref *line)
 {
-        const struct git_ref *single = find(g->refs, g->n_refs, line->name);
+        const struct git_ref *single = find_ref(g->refs, g->n_refs, line->name);
 
         if (!is_branch(line->name) && !str_starts(line->name, "refs/tags/"))
                 return false;
@@ -94,7 +94,7 @@ static int want_all(struct git_import *g, struct wanted *w, struct err *err)
                 return 0;
         }
         branch = g->has_head ? g->head.name : g->host_branch;
-        ref = branch ? find(w->refs, w->n, branch) : NULL;
+        ref = branch ? find_ref(w->refs, w->n, branch) : NULL;
         if (!ref)
                 return 0;
         memcpy(w->head, ref->oid, sizeof(w->head));
@@ -236,7 +236,8 @@ static int create_all(struct git_import *g, const struct wanted *w, struct git_r
 static int place_all(struct git_import *g, const struct wanted *w, struct git_report *ret,
                      struct err *err)
 {
-        const struct git_ref *current = g->host_branch ? find(w->refs, w->n, g->host_branch) : NULL;
+        const struct git_ref *current =
+                g->host_branch ? find_ref(w->refs, w->n, g->host_branch) : NULL;
         int r = 0;
 
         if (current && (!w->head_from || !streq(w->head_from, current->name)))

@@ -26,7 +26,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
                a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static int copy(struct git_import *g, int from, int to, struct err *err)
+static int copy_index(struct git_import *g, int from, int to, struct err *err)
 {
         struct stat st;
 
@@ -74,7 +74,7 @@ static int copy_out(struct git_import *g, int ours, struct stat *ret, struct err
         to = openat(ours, "index", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (to < 0 || (g->owner.uid && fchown(to, g->owner.uid, (gid_t)-1) < 0))
                 return err_sys(err, ERR_IO, errno, "create %s/index", g->repository);
-        r = copy(g, from, to, err);
+        r = copy_index(g, from, to, err);
         return r < 0 ? r : 1;
 }
 
@@ -105,7 +105,7 @@ static int write_beside(struct git_import *g, int ours, const struct stat *old, 
                 return err_sys(err, ERR_IO, errno, "create %s/" TEMPORARY, g->host);
         if (geteuid() == 0 && fchown(to, owner.st_uid, owner.st_gid) < 0)
                 return err_sys(err, ERR_IO, errno, "change the owner of the index");
-        r = copy(g, from, to, err);
+        r = copy_index(g, from, to, err);
         if (r >= 0 && (fchmod(to, old->st_ino ? old->st_mode & 0666 : 0644) < 0 || fsync(to) < 0))
                 r = err_sys(err, ERR_IO, errno, "sync the index");
         return r;

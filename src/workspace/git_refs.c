@@ -10,7 +10,7 @@
 static const char zero[] = "0000000000000000000000000000000000000000";
 
 /* One line of output, in the arena; "" when it failed. */
-static int ask(struct git_import *g, const char *const *args, const char **ret, struct err *err)
+static int ask_git(struct git_import *g, const char *const *args, const char **ret, struct err *err)
 {
         CLEAN(buf_done) struct buf out = BUF_INIT;
         const char *said, *text;
@@ -41,9 +41,9 @@ int git_host_refs(struct git_import *g, struct err *err)
                 return r;
         if (status != 0)
                 return err_set(err, ERR_PROVIDER, "git for-each-ref: %s", said);
-        r = ask(g, head, &commit, err);
+        r = ask_git(g, head, &commit, err);
         if (r >= 0)
-                r = ask(g, branch, &name, err);
+                r = ask_git(g, branch, &name, err);
         if (r < 0)
                 return r;
         if (*commit)

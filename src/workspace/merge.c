@@ -285,7 +285,7 @@ static void report_before(struct merge *m)
                         merge_report_conflict(m, path, kept);
 }
 
-static int apply(struct merge *m, struct err *err)
+static int apply_changes(struct merge *m, struct err *err)
 {
         const struct merge_options *o = m->options;
         int r;
@@ -345,7 +345,7 @@ int merge_apply(struct op *op, int workspace_fd, struct change_set *changes,
         if (fstat(workspace_fd, &m->root_st) < 0)
                 r = err_sys(err, ERR_IO, errno, "the workspace");
         else
-                r = apply(m, err);
+                r = apply_changes(m, err);
         end(m, r >= 0);
         if (r >= 0)
                 *ret = m->report;

@@ -99,7 +99,7 @@ int merge_journal_sync(struct merge_journal *j, struct err *err)
         return err_sys(err, ERR_IO, errno, "sync the journal of a merge");
 }
 
-static int begin(struct merge_journal *j, struct err *err)
+static int begin_journal(struct merge_journal *j, struct err *err)
 {
         int r;
 
@@ -116,7 +116,7 @@ static int begin(struct merge_journal *j, struct err *err)
 int merge_journal_temp(struct merge_journal *j, const char *dir, char ret[64], struct err *err)
 {
         bool is_first = !j->begun;
-        int r = begin(j, err);
+        int r = begin_journal(j, err);
 
         if (r >= 0 && (is_first || !streq(j->last_dir, dir)))
                 r = append(j, 'D', dir, NULL, err);
@@ -129,7 +129,7 @@ int merge_journal_temp(struct merge_journal *j, const char *dir, char ret[64], s
 
 int merge_journal_kept(struct merge_journal *j, const char *path, const char *kept, struct err *err)
 {
-        int r = begin(j, err);
+        int r = begin_journal(j, err);
 
         if (r >= 0)
                 r = append(j, 'C', path, kept, err);

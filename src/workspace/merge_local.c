@@ -132,7 +132,7 @@ static int64_t dir_moved_ns(struct merge *m)
 }
 
 /* `dir` is the path of a directory; "" is the root. */
-static int enter(struct merge *m, const char *dir, struct err *err)
+static int enter_dir(struct merge *m, const char *dir, struct err *err)
 {
         int r;
 
@@ -162,7 +162,7 @@ int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *er
         int r;
 
         merge_dir_of(path, dir);
-        r = enter(m, dir, err);
+        r = enter_dir(m, dir, err);
         if (r > 0)
                 *ret_dir = m->dir;
         return r;

@@ -85,7 +85,7 @@ void merge_step_drop(struct merge *m, struct merge_step *s)
 
 /* Theirs, under a temporary name */
 
-static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
+static int fill_temp(struct merge *m, struct merge_step *s, int fd, struct err *err)
 {
         CLEAN(cleanup_fd) int from = -1;
         struct stat st;
@@ -128,7 +128,7 @@ static int make_temp(struct merge *m, struct merge_step *s, int dir, struct err 
         s->temp_dev = st.st_dev;
         s->temp_ino = st.st_ino;
         FAULT("workspace.merge.temp");
-        r = fill(m, s, fd, err);
+        r = fill_temp(m, s, fd, err);
         if (r >= 0 && m->options->set_owner && fchown(fd, m->root_st.st_uid, m->root_st.st_gid) < 0)
                 r = err_sys(err, ERR_IO, errno, "give it to the owner of the workspace");
         return r;

@@ -55,7 +55,8 @@ static int open_any(const char *path, bool make, int flags, int *ret_fd, struct 
 }
 
 /* From a directory into the one of its own that is called `name`; `path` is the way to that one. */
-static int enter(int *fd, const char *name, const char *path, bool make, int flags, struct err *err)
+static int enter_runtime_dir(int *fd, const char *name, const char *path, bool make, int flags,
+                             struct err *err)
 {
         struct stat st;
         int next, errno_value;
@@ -120,7 +121,8 @@ static int walk(int *fd, char *path, char *at, bool make, struct err *err)
                 if (next)
                         *next = '\0';
                 if (*name || !next)
-                        r = enter(fd, *name ? name : ".", path, make, next ? PASS : OPEN, err);
+                        r = enter_runtime_dir(fd, *name ? name : ".", path, make,
+                                              next ? PASS : OPEN, err);
                 if (r >= 0 && ignored)
                         r = put_ignore(*fd, path, err);
                 if (next)

@@ -77,7 +77,7 @@ static struct slot *slot_at(struct scan *s, uint64_t i)
         return &s->slots[i % WINDOW];
 }
 
-static int check(void *ctx, struct err *err)
+static int check_scan(void *ctx, struct err *err)
 {
         struct scan *s = ctx;
 
@@ -352,7 +352,7 @@ static int add_name(struct scan *s, const char *name, struct err *err)
 static int walk_step(struct scan *s, struct err *err)
 {
         const char *name = dir_next(s->stack[s->depth - 1]);
-        int r = ++s->ticks % CHECK_EVERY == 0 ? check(s, err) : 0;
+        int r = ++s->ticks % CHECK_EVERY == 0 ? check_scan(s, err) : 0;
 
         if (r)
                 return r;
@@ -408,7 +408,7 @@ static void wait_for_helpers(struct scan *s)
 /* Until the oldest slot is ready: 1, or 0 when there is none; with the lock held. */
 static int await_head(struct scan *s, struct err *err)
 {
-        const struct file_reader how = { s->chunk, check, s, s->options.owner };
+        const struct file_reader how = { s->chunk, check_scan, s, s->options.owner };
         struct slot *slot;
         int r;
 
@@ -418,7 +418,7 @@ static int await_head(struct scan *s, struct err *err)
                         run_job(s, slot, &how);
                 else
                         wait_for_helpers(s);
-                r = check(s, err);
+                r = check_scan(s, err);
                 if (r)
                         return r;
         }

@@ -51,7 +51,7 @@ static int hash_one(int at, const char *name, struct look *look, uint8_t hash[TR
         return r;
 }
 
-static void fill(struct tree_entry *e, const struct look *look)
+static void fill_entry(struct tree_entry *e, const struct look *look)
 {
         e->kind = TREE_UNKNOWN;
         if (look->seen == SEEN_LINK && e->target)
@@ -90,6 +90,6 @@ int scan_one(int dir_fd, const char *path, bool with_hash, struct tree_entry *re
                 ret->target = target;
         if (r < 0 || look.seen == SEEN_NOTHING)
                 return r;
-        fill(ret, &look);
+        fill_entry(ret, &look);
         return 1;
 }

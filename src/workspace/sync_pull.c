@@ -97,8 +97,8 @@ static int pay(struct pull *p, struct waiting *w, uint64_t size, struct err *err
 }
 
 /* Content from memory, or from a descriptor. */
-static int keep(struct pull *p, const char *content, int from_fd, uint64_t size,
-                const uint8_t hash[TREE_HASH], struct err *err)
+static int pull_keep(struct pull *p, const char *content, int from_fd, uint64_t size,
+                     const uint8_t hash[TREE_HASH], struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
         int r;
@@ -117,7 +117,7 @@ static int on_small(struct pull *p, struct waiting *w, const struct sync_msg *m,
         int r = pay(p, w, m->blob.len, err);
 
         if (r >= 0)
-                r = keep(p, m->blob.p, -1, m->blob.len, m->hash, err);
+                r = pull_keep(p, m->blob.p, -1, m->blob.len, m->hash, err);
         if (r < 0)
                 return r;
         w->mode = m->mode;
@@ -162,7 +162,7 @@ static int on_big_end(struct pull *p, struct waiting *w, const struct sync_msg *
                 w->state = WAIT_AGAIN;
         if (r <= 0)
                 return r;
-        r = keep(p, NULL, w->in.fd, m->size, m->hash, err);
+        r = pull_keep(p, NULL, w->in.fd, m->size, m->hash, err);
         if (r < 0)
                 return r;
         sync_in_done(&w->in, true);
@@ -207,7 +207,7 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
 
 /* The queue */
 
-static int ask(struct pull *p, struct waiting *w, bool some, struct err *err)
+static int pull_ask(struct pull *p, struct waiting *w, bool some, struct err *err)
 {
         w->state = WAIT_ASKED;
         return sync_send(&p->s.io,
@@ -224,7 +224,7 @@ static int ask_again(struct pull *p, struct waiting *w, struct err *err)
         if (++w->tries > MAX_TRIES)
                 return err_set(err, ERR_PROVIDER, "The file worker does not get %s right.",
                                w->change.now.path);
-        return ask(p, w, false, err);
+        return pull_ask(p, w, false, err);
 }
 
 static int say_wanted(struct pull *p, struct waiting *w, struct err *err)
@@ -252,7 +252,7 @@ static bool became_delete(struct pull *p, struct waiting *w)
 }
 
 /* Into the bundle with what is complete, as far as it is in order. */
-static int settle(struct pull *p, struct err *err)
+static int pull_settle(struct pull *p, struct err *err)
 {
         int r = 0;
 
@@ -271,9 +271,9 @@ static int settle(struct pull *p, struct err *err)
 }
 
 /* Whatever is due; *ret_some when something was. */
-static int answer(struct pull *p, bool *ret_some, struct err *err)
+static int pull_answer(struct pull *p, bool *ret_some, struct err *err)
 {
-        int r = settle(p, err);
+        int r = pull_settle(p, err);
 
         *ret_some = false;
         for (unsigned i = 0; i < p->n && r >= 0; i++) {
@@ -293,7 +293,7 @@ static int wait_until(struct pull *p, unsigned most, unsigned most_large, struct
         bool some;
         int r;
 
-        while ((r = answer(p, &some, err)) >= 0) {
+        while ((r = pull_answer(p, &some, err)) >= 0) {
                 if (p->n <= most && p->n_large <= most_large)
                         break;
                 if (!some)
@@ -348,7 +348,7 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
                 return 0;
         w->large = large;
         p->n_large += large;
-        return ask(p, w, large && have_some(p, now), err);
+        return pull_ask(p, w, large && have_some(p, now), err);
 }
 
 static int pull_changes(struct pull *p, int baseline_dir, const char *baseline_name,

@@ -331,7 +331,7 @@ static int match(struct push *p, struct tree_entry *l, struct err *err)
         return r2 < 0 ? r2 : r;
 }
 
-static int finish(struct push *p, struct err *err)
+static int push_finish(struct push *p, struct err *err)
 {
         int r = leave_removed(p, NULL, err);
 
@@ -373,7 +373,7 @@ static int walk_next(struct tree_source *source, struct tree_entry *ret, struct 
                 if (r != 0)
                         return r;
         }
-        return r < 0 ? r : finish(p, err);
+        return r < 0 ? r : push_finish(p, err);
 }
 
 static int check_op(void *ctx, struct err *err)

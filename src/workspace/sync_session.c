@@ -37,7 +37,7 @@ static int wait_for(void *ctx, int fd, short events, struct err *err)
         return r;
 }
 
-static int check(void *ctx, struct err *err)
+static int check_session(void *ctx, struct err *err)
 {
         struct sync_session *s = ctx;
 
@@ -169,7 +169,7 @@ static int sync_session_greet(struct sync_session *s, struct op *op, int fd,
         s->options = options;
         s->io = (struct sync_io){ .fd = fd,
                                   .wait = wait_for,
-                                  .check = check,
+                                  .check = check_session,
                                   .ctx = s,
                                   .on_message = on_message,
                                   .message_ctx = s };

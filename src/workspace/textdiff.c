@@ -168,8 +168,8 @@ static bool meets(const struct view *v, const long *others, long k, long x, long
 
 /* One edit more from one side; true when it met the other, at *ret_x and *ret_y from its own end.
  */
-static bool step(const struct view *v, long *points, const long *others, long edits,
-                 long others_edits, long *ret_x, long *ret_y)
+static bool search_step(const struct view *v, long *points, const long *others, long edits,
+                        long others_edits, long *ret_x, long *ret_y)
 {
         for (long k = -edits; k <= edits; k += 2) {
                 long x = advance(v, points, k, edits);
@@ -198,12 +198,12 @@ static bool find_middle(struct diff *d, const struct box *box, size_t *ret_a, si
 
         back.from_end = true;
         for (long edits = 0; edits <= MAX_EDITS; edits++) {
-                if (step(&there, d->forward, d->backward, edits, edits - 1, &x, &y)) {
+                if (search_step(&there, d->forward, d->backward, edits, edits - 1, &x, &y)) {
                         *ret_a = box->a0 + (size_t)x;
                         *ret_b = box->b0 + (size_t)y;
                         return true;
                 }
-                if (step(&back, d->backward, d->forward, edits, edits, &x, &y)) {
+                if (search_step(&back, d->backward, d->forward, edits, edits, &x, &y)) {
                         *ret_a = box->a1 - (size_t)x;
                         *ret_b = box->b1 - (size_t)y;
                         return true;
@@ -212,7 +212,7 @@ static bool find_middle(struct diff *d, const struct box *box, size_t *ret_a, si
         return false;
 }
 
-static void mark(struct diff *d, const struct box *box)
+static void mark_box(struct diff *d, const struct box *box)
 {
         for (size_t i = box->a0; i < box->a1; i++)
                 d->a.changed[i] = true;
@@ -220,7 +220,7 @@ static void mark(struct diff *d, const struct box *box)
                 d->b.changed[i] = true;
 }
 
-static void trim(const struct diff *d, struct box *box)
+static void trim_box(const struct diff *d, struct box *box)
 {
         while (box->a0 < box->a1 && box->b0 < box->b1 && d->a.ids[box->a0] == d->b.ids[box->b0]) {
                 box->a0++;
@@ -238,10 +238,10 @@ static void compare(struct diff *d, struct box box)
 {
         size_t a, b;
 
-        trim(d, &box);
+        trim_box(d, &box);
         if (box.a0 == box.a1 || box.b0 == box.b1 || !find_middle(d, &box, &a, &b) ||
             (a == box.a0 && b == box.b0) || (a == box.a1 && b == box.b1)) {
-                mark(d, &box);
+                mark_box(d, &box);
                 return;
         }
         compare(d, (struct box){ box.a0, a, box.b0, b });
