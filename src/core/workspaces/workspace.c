@@ -353,3 +353,42 @@ int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_i
                                "The lease names no directory for a workspace.");
         return 0;
 }
+
+/* What ways that fetch have in common */
+
+int workspace_open_dir(const char *path, int *ret_fd, struct err *err)
+{
+        *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*ret_fd < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
+                               path);
+        return 0;
+}
+
+int workspace_keep_fetched(struct op *op, const struct workspace *w, int dir_fd,
+                           struct change_set **ret, struct err *err)
+{
+        const char *path = arena_printf(op->arena, "%s/" WORKSPACE_BUNDLE, w->dir);
+        struct bundle_size size;
+        int r = bundle_remove(op, path, err);
+
+        if (r >= 0 && renameat(dir_fd, WORKSPACE_FETCHING, dir_fd, WORKSPACE_BUNDLE) < 0)
+                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
+        return r < 0 ? r : bundle_open(path, ret, &size, err);
+}
+
+/* After a crash it may have happened already. */
+int workspace_settle_fetched(struct op *op, struct runtime *rt, const struct place *place,
+                             const struct workspace *w, struct err *err)
+{
+        CLEAN(cleanup_fd) int dir = -1;
+        int r = workspace_open_dir(w->dir, &dir, err);
+
+        if (r < 0)
+                return r;
+        if ((renameat(dir, WORKSPACE_BUNDLE "/" WORKSPACE_NEXT, dir, WORKSPACE_BASELINE) < 0 &&
+             errno != ENOENT) ||
+            fsync(dir) < 0)
+                return err_sys(err, ERR_IO, errno, "keep what was brought home");
+        return 0;
+}

@@ -18,9 +18,6 @@
 #include "workspace/archive.h"
 #include "workspace/owner.h"
 
-#define BASELINE   "baseline"
-#define NEXT       "next"
-#define FETCHING   "fetching"
 #define EXTRACTED  "extracted"
 #define DOWNLOAD   ((uint64_t)16 << 30) /* an archive may have at most so many bytes */
 #define COMMAND_MS 600000
@@ -43,15 +40,6 @@ static void moving_done(struct moving *m)
         cleanup_fd(&m->archive_fd);
 }
 
-static int open_dir(int at, const char *path, int *ret_fd, struct err *err)
-{
-        *ret_fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (*ret_fd < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
-        return 0;
-}
-
 static int moving_begin(struct moving *m, struct err *err)
 {
         int r;
@@ -69,7 +57,7 @@ static int moving_begin(struct moving *m, struct err *err)
         m->download = arena_printf(m->op->arena, "%s/workspace-download.tar", m->base);
         if (mkdir(m->w->dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
-        r = open_dir(AT_FDCWD, m->w->dir, &m->dir_fd, err);
+        r = workspace_open_dir(m->w->dir, &m->dir_fd, err);
         if (r >= 0)
                 r = workspace_open_local(m->rt, m->w, &m->local_fd, err);
         if (r < 0)
@@ -88,20 +76,9 @@ static int scan_dir(struct moving *m, int take_fd_, const struct owner *owner, s
 
 /* In */
 
-/* An excluded direct child stays; patterns with several parts or asterisks cannot be matched there.
- */
-static void add_kept(struct buf *script, const struct excludes *x)
-{
-        buf_puts(script, ".|..|.paperclip-runtime");
-        for (size_t i = 0; x->patterns && x->patterns[i]; i++)
-                if (x->patterns[i][0] && !strpbrk(x->patterns[i], "/*")) {
-                        buf_putc(script, '|');
-                        shell_quote(script, x->patterns[i]);
-                }
-}
-
 static int extract_there(struct moving *m, struct err *err)
 {
+        const char *const *kept = m->w->excludes.patterns;
         CLEAN(buf_done) struct buf s = BUF_INIT;
 
         buf_puts(&s, "set -e\n");
@@ -111,14 +88,21 @@ static int extract_there(struct moving *m, struct err *err)
         buf_puts(&s, "\na=");
         shell_quote(&s, m->upload);
         buf_puts(&s, "\nmkdir -p \"$d\"\n"
-                     "for f in \"$d\"/* \"$d\"/.*; do case \"${f##*/}\" in ");
-        add_kept(&s, &m->w->excludes);
+                     "for f in \"$d\"/* \"$d\"/.*; do case \"${f##*/}\" in "
+                     ".|..|.paperclip-runtime");
+        /* An excluded direct child stays; patterns with several parts or asterisks cannot be
+         * matched there. */
+        for (; kept && *kept; kept++)
+                if (**kept && !strpbrk(*kept, "/*")) {
+                        buf_putc(&s, '|');
+                        shell_quote(&s, *kept);
+                }
         buf_puts(&s, ") ;; *) if [ -e \"$f\" ] || [ -L \"$f\" ]; then rm -rf \"$f\"; fi ;; esac; "
                      "done\ntar -xpf \"$a\" -C \"$d\"\nrm -f \"$a\"\n");
         return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
 }
 
-static int pack(struct moving *m, struct stage_result *ret, struct err *err)
+static int archive_pack_here(struct moving *m, struct stage_result *ret, struct err *err)
 {
         const struct owner *owner;
         struct owner store;
@@ -132,8 +116,8 @@ static int pack(struct moving *m, struct stage_result *ret, struct err *err)
         cleanup_fd(&fd);
         if (r < 0)
                 return r;
-        r = archive_pack(m->op, m->local_fd, scan_source(scan), m->archive_fd, m->dir_fd, BASELINE,
-                         &ret->files, &ret->bytes, err);
+        r = archive_pack(m->op, m->local_fd, scan_source(scan), m->archive_fd, m->dir_fd,
+                         WORKSPACE_BASELINE, &ret->files, &ret->bytes, err);
         scan_close(scan);
         if (r >= 0 && lseek(m->archive_fd, 0, SEEK_SET) < 0)
                 r = err_sys(err, ERR_IO, errno, "read an archive");
@@ -150,7 +134,7 @@ static int archive_stage(struct op *op, struct runtime *rt, const struct place *
 
         *ret = (struct stage_result){ 0 };
         if (r >= 0)
-                r = pack(&m, ret, err);
+                r = archive_pack_here(&m, ret, err);
         if (r >= 0)
                 r = exec_transfer_write(op, &m.transfer, m.upload, m.archive_fd, 0600, err);
         if (r >= 0)
@@ -164,9 +148,11 @@ static int archive_stage(struct op *op, struct runtime *rt, const struct place *
 
 /* Out */
 
-static int pack_there(struct moving *m, struct err *err)
+static int archive_fetch(struct moving *m, struct err *err)
 {
         CLEAN(buf_done) struct buf s = BUF_INIT;
+        uint64_t size;
+        int r;
 
         buf_puts(&s, "set -e\nmkdir -p ");
         shell_quote(&s, m->base);
@@ -176,14 +162,7 @@ static int pack_there(struct moving *m, struct err *err)
         shell_quote(&s, m->remote.cwd);
         /* 1: a file changed meanwhile, and the archive is whole. */
         buf_puts(&s, " --exclude ./.paperclip-runtime --exclude './._*' . || [ $? -eq 1 ]\n");
-        return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
-}
-
-static int archive_fetch(struct moving *m, struct err *err)
-{
-        uint64_t size;
-        int r = pack_there(m, err);
-
+        r = exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
         if (r >= 0)
                 r = exec_transfer_read(m->op, &m->transfer, m->download, DOWNLOAD, m->archive_fd,
                                        &size, err);
@@ -191,9 +170,9 @@ static int archive_fetch(struct moving *m, struct err *err)
         return r;
 }
 
-static int compare(struct moving *m, int extracted_fd, struct err *err)
+static int archive_compare(struct moving *m, int extracted_fd, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_FETCHING, m->w->dir);
         struct bundle_writer *into = NULL;
         struct scan *scan = NULL;
         int fd = fcntl(extracted_fd, F_DUPFD_CLOEXEC, 3);
@@ -206,12 +185,12 @@ static int compare(struct moving *m, int extracted_fd, struct err *err)
         if (r >= 0)
                 r = bundle_create(path, &into, err);
         if (r >= 0)
-                r = manifest_write(m->dir_fd, FETCHING "/" NEXT, scan_source(scan), NULL, NULL,
-                                   err);
+                r = manifest_write(m->dir_fd, WORKSPACE_FETCHING "/" WORKSPACE_NEXT,
+                                   scan_source(scan), NULL, NULL, err);
         scan_close(scan);
         if (r >= 0)
-                r = archive_changes(m->op, m->dir_fd, BASELINE, FETCHING "/" NEXT, extracted_fd,
-                                    into, err);
+                r = archive_changes(m->op, m->dir_fd, WORKSPACE_BASELINE,
+                                    WORKSPACE_FETCHING "/" WORKSPACE_NEXT, extracted_fd, into, err);
         if (r >= 0)
                 r = bundle_finish(into, err);
         if (into)
@@ -229,13 +208,13 @@ static int unpack_and_compare(struct moving *m, struct err *err)
         if (r >= 0 && mkdir(path, 0700) < 0)
                 r = err_sys(err, ERR_IO, errno, "create %s", path);
         if (r >= 0)
-                r = open_dir(AT_FDCWD, path, &fd, err);
+                r = workspace_open_dir(path, &fd, err);
         if (r >= 0)
                 r = archive_unpack(m->op, m->archive_fd, fd, &budget, err);
         if (r == ERR_INVALID)
                 r = err_wrap(err, ERR_PROVIDER, "What the place sent back");
         if (r >= 0)
-                r = compare(m, fd, err);
+                r = archive_compare(m, fd, err);
         (void)workspace_remove_dir(m->op, path, NULL);
         return r;
 }
@@ -244,9 +223,7 @@ static int archive_collect(struct op *op, struct runtime *rt, const struct place
                            const struct workspace *w, workspace_progress_fn progress, void *ctx,
                            struct change_set **ret, uint32_t *ret_umask, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
         CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
-        struct bundle_size size;
         int r = moving_begin(&m, err);
 
         *ret_umask = 0; /* modes were kept */
@@ -254,14 +231,11 @@ static int archive_collect(struct op *op, struct runtime *rt, const struct place
                 r = archive_fetch(&m, err);
         if (r >= 0)
                 r = unpack_and_compare(&m, err);
-        if (r >= 0)
-                r = bundle_remove(op, path, err);
-        if (r >= 0 && renameat(m.dir_fd, FETCHING, m.dir_fd, WORKSPACE_BUNDLE) < 0)
-                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
-        return r < 0 ? r : bundle_open(path, ret, &size, err);
+        return r < 0 ? r : workspace_keep_fetched(op, w, m.dir_fd, ret, err);
 }
 
-static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
+static bool archive_usable(const struct runtime *rt, const struct place *place,
+                           const char **ret_why)
 {
         const struct kind *kind = kind_of_place(rt, place);
 
@@ -271,17 +245,11 @@ static bool usable(const struct runtime *rt, const struct place *place, const ch
         return false;
 }
 
-static int archive_settle(struct op *op, struct runtime *rt, const struct place *place,
-                          const struct workspace *w, struct err *err)
-{
-        return workspace_sync.settle(op, rt, place, w, err);
-}
-
 const struct workspace_way workspace_archive = {
         .name = "archive",
-        .usable = usable,
+        .usable = archive_usable,
         .stage = archive_stage,
         .collect = archive_collect,
-        .settle = archive_settle,
+        .settle = workspace_settle_fetched,
         .needs_world = true,
 };

@@ -68,6 +68,20 @@ struct workspace_remote {
 int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_id,
                           struct workspace_remote *ret, struct err *err);
 
+/* In the directory of a workspace that is fetched from where it is: what was staged, what a fetch
+ * makes, and the tree that it saw. */
+#define WORKSPACE_BASELINE "baseline"
+#define WORKSPACE_FETCHING "fetching"
+#define WORKSPACE_NEXT     "next"
+
+int workspace_open_dir(const char *path, int *ret_fd, struct err *err);
+/* A complete fetch becomes the bundle. dir_fd is that of w->dir. */
+int workspace_keep_fetched(struct op *op, const struct workspace *w, int dir_fd,
+                           struct change_set **ret, struct err *err);
+/* As in struct workspace_way. */
+int workspace_settle_fetched(struct op *op, struct runtime *rt, const struct place *place,
+                             const struct workspace *w, struct err *err);
+
 /* NULL-terminated list of a JSON array of texts, in the arena. */
 const char *const *workspace_patterns(struct arena *arena, const char *json);
 

@@ -14,7 +14,6 @@
  * was. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -24,9 +23,6 @@
 #include "core/workspaces/workspace_internal.h"
 #include "workspace/sync.h"
 
-#define BASELINE  "baseline"
-#define NEXT      "next"
-#define FETCHING  "fetching"
 #define TRIES     8
 #define PAUSE_MS  50
 #define PAUSE_MAX 5000
@@ -52,76 +48,45 @@ struct moving {
 
 /* Where it is there */
 
-static void place_in(struct moving *m, const char *cwd)
+static int find_there(struct moving *m, struct err *err)
 {
-        m->options.remote_dir = cwd;
-        m->options.remote_cache = arena_printf(m->op->arena, "%s/.paperclip-runtime/berth",
-                                               streq(cwd, "/") ? "" : cwd);
-}
-
-static int find_remote(struct moving *m, struct err *err)
-{
+        const struct kind *kind = kind_of_place(m->rt, m->place);
         struct arena *arena = m->op->arena;
         struct workspace_remote remote;
-        const char *cwd;
-        int r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &remote, err);
+        const char *base; /* of what is below the directory */
+        int r;
 
-        if (r < 0)
-                return r;
-        cwd = remote.cwd;
-        if (!kind_of_place(m->rt, m->place)->has_run_dirs || remote.in_place) {
-                place_in(m, cwd);
+        m->options.silence_ms = m->rt->settings.peer_silence_ms;
+        m->options.excludes = &m->w->excludes;
+        if (kind->runs_on_host) {
+                m->options.remote_dir = arena_printf(arena, "%s/tree", m->w->dir);
+                m->options.remote_cache = arena_printf(arena, "%s/there", m->w->dir);
                 return 0;
         }
-        m->run_dir = arena_printf(arena, "%s/.paperclip-runtime/runs/%s",
-                                  streq(cwd, "/") ? "" : cwd, remote.run);
+        r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &remote, err);
+        if (r < 0)
+                return r;
+        base = streq(remote.cwd, "/") ? "" : remote.cwd;
+        if (!kind->has_run_dirs || remote.in_place) {
+                m->options.remote_dir = remote.cwd;
+                m->options.remote_cache = arena_printf(arena, "%s/.paperclip-runtime/berth", base);
+                return 0;
+        }
+        m->run_dir = arena_printf(arena, "%s/.paperclip-runtime/runs/%s", base, remote.run);
         m->options.remote_dir = arena_printf(arena, "%s/workspace", m->run_dir);
         m->options.remote_cache = arena_printf(arena, "%s/cache", m->run_dir);
         return 0;
 }
 
-static int find_there(struct moving *m, struct err *err)
-{
-        m->options.silence_ms = m->rt->settings.peer_silence_ms;
-        m->options.excludes = &m->w->excludes;
-        if (!kind_of_place(m->rt, m->place)->runs_on_host)
-                return find_remote(m, err);
-        m->options.remote_dir = arena_printf(m->op->arena, "%s/tree", m->w->dir);
-        m->options.remote_cache = arena_printf(m->op->arena, "%s/there", m->w->dir);
-        return 0;
-}
-
 /* Here */
 
-static void tell(void *ctx, const struct sync_progress *p)
+static void sync_way_tell(void *ctx, const struct sync_progress *p)
 {
         struct moving *m = ctx;
 
         m->moved_now = p->sent_bytes;
         if (m->progress)
                 m->progress(m->ctx, m->phase, p->bytes, p->total_bytes);
-}
-
-static int open_dir(const char *path, int *ret_fd, struct err *err)
-{
-        *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (*ret_fd < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
-        return 0;
-}
-
-/* The hashes of a directory serve all workspaces that are staged from it. */
-static const char *hashes_path(const struct moving *m)
-{
-        unsigned char hash[16];
-        char hex[2 * sizeof(hash) + 1];
-        const char *path = m->w->local_path;
-
-        (void)crypto_generichash(hash, sizeof(hash), (const unsigned char *)path, strlen(path),
-                                 NULL, 0);
-        (void)sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
-        return arena_printf(m->op->arena, "%s/%s.hashes", m->rt->workspaces->locks_dir, hex);
 }
 
 static void moving_done(struct moving *m)
@@ -137,24 +102,15 @@ static int moving_begin(struct moving *m, struct err *err)
         int r;
 
         m->dir_fd = m->local_fd = -1;
-        m->options.progress = tell;
+        m->options.progress = sync_way_tell;
         m->options.ctx = m;
         r = find_there(m, err);
         if (r < 0)
                 return r;
         if (mkdir(m->w->dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
-        r = open_dir(m->w->dir, &m->dir_fd, err);
+        r = workspace_open_dir(m->w->dir, &m->dir_fd, err);
         return r < 0 ? r : workspace_open_local(m->rt, m->w, &m->local_fd, err);
-}
-
-static int over_one(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),
-                    struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = -1;
-        int r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
-
-        return r < 0 ? r : work(m, fd, err);
 }
 
 /* Over a connection, and another one when it is lost. */
@@ -165,9 +121,15 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
         int r = 0;
 
         for (int i = 0; i < TRIES; i++) {
+                CLEAN(cleanup_fd) int fd = -1;
+
                 err_clear(err);
                 m->moved_now = 0;
-                r = over_one(m, work, err);
+                r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
+                if (r >= 0)
+                        r = work(m, fd, err);
+                cleanup_fd(&fd);
+                fd = -1;
                 if (r != ERR_UNCERTAIN)
                         return r;
                 if (op_wait_fd(m->op, -1, 0, pause, NULL) < 0)
@@ -183,7 +145,8 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
 
 /* The way */
 
-static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
+static bool sync_way_usable(const struct runtime *rt, const struct place *place,
+                            const char **ret_why)
 {
         struct place would = *place;
 
@@ -194,15 +157,18 @@ static bool usable(const struct runtime *rt, const struct place *place, const ch
         return false;
 }
 
-static int push(struct moving *m, int fd, struct err *err)
+static int sync_way_push(struct moving *m, int fd, struct err *err)
 {
-        return sync_push(m->op, fd, m->local_fd, hashes_path(m), m->dir_fd, BASELINE, &m->options,
-                         &m->moved, err);
+        /* The hashes of a directory serve all workspaces that are staged from it. */
+        CLEAN(cleanup_free) char *lock = workspace_lock_path(m->rt->workspaces, m->w->local_path);
+
+        return sync_push(m->op, fd, m->local_fd, arena_printf(m->op->arena, "%s.hashes", lock),
+                         m->dir_fd, WORKSPACE_BASELINE, &m->options, &m->moved, err);
 }
 
-static int synced_stage(struct op *op, struct runtime *rt, const struct place *place,
-                        const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                        struct stage_result *ret, struct err *err)
+static int sync_way_stage(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                          struct stage_result *ret, struct err *err)
 {
         CLEAN(moving_done)
         struct moving m = { .op = op,
@@ -215,7 +181,7 @@ static int synced_stage(struct op *op, struct runtime *rt, const struct place *p
         int r = moving_begin(&m, err);
 
         if (r >= 0)
-                r = over_line(&m, push, err);
+                r = over_line(&m, sync_way_push, err);
         if (r < 0)
                 return r;
         *ret = (struct stage_result){ .cwd = m.options.remote_dir,
@@ -226,10 +192,10 @@ static int synced_stage(struct op *op, struct runtime *rt, const struct place *p
 }
 
 /* The present bundle stays until this one is complete: it may be all that is left. */
-static int pull(struct moving *m, int fd, struct err *err)
+static int sync_way_pull(struct moving *m, int fd, struct err *err)
 {
-        CLEAN(cleanup_free) char *done = xasprintf("%s/" FETCHING "/changes", m->w->dir);
-        CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        CLEAN(cleanup_free) char *done = xasprintf("%s/" WORKSPACE_FETCHING "/changes", m->w->dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_FETCHING, m->w->dir);
         struct budget budget = workspace_budget(m->rt);
         int r;
 
@@ -238,8 +204,9 @@ static int pull(struct moving *m, int fd, struct err *err)
                 return err_sys(err, ERR_IO, errno, "remove %s", done);
         r = bundle_create(path, &m->into, err);
         if (r >= 0)
-                r = sync_pull(m->op, fd, m->dir_fd, BASELINE, FETCHING "/" NEXT, m->local_fd,
-                              m->into, &m->options, &m->umask, &m->moved, err);
+                r = sync_pull(m->op, fd, m->dir_fd, WORKSPACE_BASELINE,
+                              WORKSPACE_FETCHING "/" WORKSPACE_NEXT, m->local_fd, m->into,
+                              &m->options, &m->umask, &m->moved, err);
         if (r >= 0)
                 r = bundle_finish(m->into, err);
         if (m->into)
@@ -248,11 +215,10 @@ static int pull(struct moving *m, int fd, struct err *err)
         return r;
 }
 
-static int synced_collect(struct op *op, struct runtime *rt, const struct place *place,
-                          const struct workspace *w, workspace_progress_fn progress, void *ctx,
-                          struct change_set **ret, uint32_t *ret_umask, struct err *err)
+static int sync_way_collect(struct op *op, struct runtime *rt, const struct place *place,
+                            const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                            struct change_set **ret, uint32_t *ret_umask, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
         CLEAN(moving_done)
         struct moving m = { .op = op,
                             .rt = rt,
@@ -261,46 +227,23 @@ static int synced_collect(struct op *op, struct runtime *rt, const struct place 
                             .progress = progress,
                             .ctx = ctx,
                             .phase = "collecting" };
-        struct bundle_size size;
         int r = moving_begin(&m, err);
 
         if (r >= 0)
-                r = over_line(&m, pull, err);
-        if (r >= 0)
-                r = bundle_remove(op, path, err);
-        if (r >= 0 && renameat(m.dir_fd, FETCHING, m.dir_fd, WORKSPACE_BUNDLE) < 0)
-                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
-        if (r >= 0)
-                r = bundle_open(path, ret, &size, err);
+                r = over_line(&m, sync_way_pull, err);
         *ret_umask = m.umask;
-        return r < 0 ? r : 0;
+        return r < 0 ? r : workspace_keep_fetched(op, w, m.dir_fd, ret, err);
 }
 
-/* After a crash it may have happened already. */
-static int synced_settle(struct op *op, struct runtime *rt, const struct place *place,
-                         const struct workspace *w, struct err *err)
-{
-        CLEAN(cleanup_fd) int dir = -1;
-        int r = open_dir(w->dir, &dir, err);
-
-        if (r < 0)
-                return r;
-        if (renameat(dir, WORKSPACE_BUNDLE "/" NEXT, dir, BASELINE) < 0 && errno != ENOENT)
-                return err_sys(err, ERR_IO, errno, "keep what was brought home");
-        if (fsync(dir) < 0)
-                return err_sys(err, ERR_IO, errno, "keep what was brought home");
-        return 0;
-}
-
-static int clear(struct moving *m, int fd, struct err *err)
+static int sync_way_clear(struct moving *m, int fd, struct err *err)
 {
         return sync_clear(m->op, fd, &m->options, err);
 }
 
 /* A sandbox ends with all that is in it, and the next workspace makes the directory its own; what
  * is on this machine goes with workspaces/<id>. */
-static int unstage(struct op *op, struct runtime *rt, const struct place *place,
-                   const struct workspace *w, struct err *err)
+static int sync_way_unstage(struct op *op, struct runtime *rt, const struct place *place,
+                            const struct workspace *w, struct err *err)
 {
         struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
         int r = find_there(&m, err);
@@ -308,16 +251,16 @@ static int unstage(struct op *op, struct runtime *rt, const struct place *place,
         if (r < 0 || !m.run_dir)
                 return r == ERR_UNPROCESSABLE ? 0 : r;
         m.options.remote_dir = m.run_dir;
-        return over_line(&m, clear, err);
+        return over_line(&m, sync_way_clear, err);
 }
 
 const struct workspace_way workspace_sync = {
         .name = "sync",
-        .usable = usable,
-        .stage = synced_stage,
-        .collect = synced_collect,
-        .settle = synced_settle,
-        .unstage = unstage,
+        .usable = sync_way_usable,
+        .stage = sync_way_stage,
+        .collect = sync_way_collect,
+        .settle = workspace_settle_fetched,
+        .unstage = sync_way_unstage,
         .is_replaced = true,
         .needs_world = true,
 };
