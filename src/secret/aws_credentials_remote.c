@@ -94,16 +94,6 @@ static bool is_container_url(const char *url)
         return false;
 }
 
-static const char *container_url(struct op *op)
-{
-        const char *relative = aws_env_plain("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-
-        if (relative)
-                return arena_printf(op->arena, CONTAINER_HOST "%s%s", *relative == '/' ? "" : "/",
-                                    relative);
-        return aws_env_plain("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-}
-
 /* A token from a file, without the line end behind it. */
 static int read_token(const char *path, struct buf *ret, struct err *err)
 {
@@ -118,25 +108,15 @@ static int read_token(const char *path, struct buf *ret, struct err *err)
         return 0;
 }
 
-static int container_token(struct buf *ret, struct err *err)
-{
-        const char *file = aws_env_plain("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-        const char *text = aws_env_plain("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-
-        if (file)
-                return read_token(file, ret, err);
-        if (text)
-                buf_puts(ret, text);
-        return 0;
-}
-
 int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(buf_wipe) struct buf token = BUF_INIT;
+        const char *relative = aws_env_plain("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        const char *file = aws_env_plain("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        const char *text = aws_env_plain("AWS_CONTAINER_AUTHORIZATION_TOKEN");
         struct transfer_header header = { "authorization", NULL };
         struct transfer t = { .method = "GET",
-                              .url = container_url(op),
                               .headers = &header,
                               .connect_ms = NEAR_CONNECT_MS,
                               .total_ms = NEAR_TOTAL_MS,
@@ -144,13 +124,18 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
                               .direct = true };
         int r;
 
+        t.url = relative ? arena_printf(op->arena, CONTAINER_HOST "%s%s",
+                                        *relative == '/' ? "" : "/", relative)
+                         : aws_env_plain("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         if (!t.url)
                 return 0;
         if (!is_container_url(t.url))
                 return err_set(err, ERR_INVALID,
                                "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor the "
                                "container's own agent");
-        r = container_token(&token, err);
+        r = file ? read_token(file, &token, err) : 0;
+        if (!file && text)
+                buf_puts(&token, text);
         if (r == 0) {
                 header.value = buf_str(&token);
                 t.n_headers = token.len > 0 ? 1 : 0;
@@ -163,40 +148,19 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
 
 /* ---- instance ---- */
 
-static int instance_get(struct op *op, const char *base, const char *path, const char *token,
-                        struct transfer_answer *ret, struct err *err)
+static int instance_ask(struct op *op, const char *method, const char *url,
+                        const struct transfer_header *header, struct transfer_answer *ret,
+                        struct err *err)
 {
-        struct transfer_header header = { "x-aws-ec2-metadata-token", token };
-        struct transfer t = { .method = "GET",
-                              .url = arena_printf(op->arena, "%s%s", base, path),
-                              .headers = &header,
+        struct transfer t = { .method = method,
+                              .url = url,
+                              .headers = header,
                               .n_headers = 1,
                               .connect_ms = NEAR_CONNECT_MS,
                               .total_ms = NEAR_TOTAL_MS,
                               .direct = true };
 
         return transfer_run(op, &t, ret, err);
-}
-
-static int instance_token(struct op *op, const char *base, struct transfer_answer *ret,
-                          struct err *err)
-{
-        struct transfer_header header = { "x-aws-ec2-metadata-token-ttl-seconds",
-                                          TOKEN_TTL_SECONDS };
-        struct transfer t = { .method = "PUT",
-                              .url = arena_printf(op->arena, "%s/latest/api/token", base),
-                              .headers = &header,
-                              .n_headers = 1,
-                              .connect_ms = NEAR_CONNECT_MS,
-                              .total_ms = NEAR_TOTAL_MS,
-                              .direct = true };
-        int r = transfer_run(op, &t, ret, err);
-
-        if (r < 0)
-                return r;
-        if (ret->status != 200 || ret->len == 0)
-                return err_set(err, ERR_FORBIDDEN, "no token, answered %d", ret->status);
-        return 0;
 }
 
 /* The name of the machine's role: the first line, of characters that IAM allows. */
@@ -219,18 +183,24 @@ static int ask_instance(struct op *op, const char *base, struct aws_credentials 
         CLEAN(transfer_answer_done) struct transfer_answer token = { 0 };
         CLEAN(transfer_answer_done) struct transfer_answer roles = { 0 };
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        const char *role;
-        int r = instance_token(op, base, &token, err);
+        struct transfer_header header = { "x-aws-ec2-metadata-token-ttl-seconds",
+                                          TOKEN_TTL_SECONDS };
+        const char *url = arena_printf(op->arena, "%s" ROLE_PATH, base), *role;
+        int r = instance_ask(op, "PUT", arena_printf(op->arena, "%s/latest/api/token", base),
+                             &header, &token, err);
 
+        if (r == 0 && (token.status != 200 || token.len == 0))
+                r = err_set(err, ERR_FORBIDDEN, "no token, answered %d", token.status);
+        header = (struct transfer_header){ "x-aws-ec2-metadata-token", token.room.data };
         if (r == 0)
-                r = instance_get(op, base, ROLE_PATH, token.room.data, &roles, err);
+                r = instance_ask(op, "GET", url, &header, &roles, err);
         if (r < 0)
                 return r;
         role = role_of(op, &roles);
         if (!role)
                 return err_set(err, ERR_NOT_FOUND, "this machine has no role");
-        r = instance_get(op, base, arena_printf(op->arena, ROLE_PATH "%s", role), token.room.data,
-                         &answer, err);
+        r = instance_ask(op, "GET", arena_printf(op->arena, "%s%s", url, role), &header, &answer,
+                         err);
         return r < 0 ? r : read_json(&answer, ret, err);
 }
 

@@ -135,37 +135,7 @@ bool aws_endpoint_is_valid(const char *url)
         return tls || is_loopback(host, (size_t)(path - host));
 }
 
-static int load_endpoint(struct arena *arena, struct aws_settings *s, struct err *err)
-{
-        s->endpoint = first_of(aws_env("SECRETS_AWS_ENDPOINT"),
-                               first_of(aws_env_plain("AWS_ENDPOINT_URL_SECRETS_MANAGER"),
-                                        aws_env_plain("AWS_ENDPOINT_URL")));
-        if (!s->endpoint)
-                s->endpoint = aws_service_url(arena, "secretsmanager", s->region);
-        if (!aws_endpoint_is_valid(s->endpoint))
-                return err_set(err, ERR_UNPROCESSABLE, ENDPOINT_REFUSED);
-        return 0;
-}
-
 /* ---- the settings of a vault, or of the process ---- */
-
-static int load_days(struct aws_settings *s, struct err *err)
-{
-        const char *text = aws_env("SECRETS_AWS_DELETE_RECOVERY_DAYS");
-        char *end;
-        long n = MAX_DAYS;
-
-        if (text) {
-                errno = 0;
-                n = strtol(text, &end, 10);
-                if (errno || *end || n < MIN_DAYS || n > MAX_DAYS)
-                        return err_set(err, ERR_UNPROCESSABLE,
-                                       "PAPERCLIP_SECRETS_AWS_DELETE_RECOVERY_DAYS must be an "
-                                       "integer between 7 and 30");
-        }
-        s->recovery_days = n;
-        return 0;
-}
 
 static const char *process_environment(void)
 {
@@ -195,7 +165,13 @@ static int from_process(struct aws_settings *s, struct err *err)
         return 0;
 }
 
-static int check_vault(const struct vault_config *config, struct err *err)
+static const char *member(struct arena *arena, const struct vault_config *config, const char *key)
+{
+        return arena_strtrim(arena, json_get_string(config->config, key));
+}
+
+static int from_vault(struct arena *arena, const struct vault_config *config,
+                      struct aws_settings *s, struct err *err)
 {
         const char *status = config->status ? config->status : "";
 
@@ -209,21 +185,6 @@ static int check_vault(const struct vault_config *config, struct err *err)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "AWS Secrets Manager provider vault runtime is locked while coming "
                                "soon");
-        return 0;
-}
-
-static const char *member(struct arena *arena, const struct vault_config *config, const char *key)
-{
-        return arena_strtrim(arena, json_get_string(config->config, key));
-}
-
-static int from_vault(struct arena *arena, const struct vault_config *config,
-                      struct aws_settings *s, struct err *err)
-{
-        int r = check_vault(config, err);
-
-        if (r < 0)
-                return r;
         s->region = member(arena, config, "region");
         if (!s->region)
                 return err_set(err, ERR_UNPROCESSABLE,
@@ -240,19 +201,31 @@ static int from_vault(struct arena *arena, const struct vault_config *config,
 int aws_settings_load(struct arena *arena, const struct vault_config *config,
                       struct aws_settings *ret, struct err *err)
 {
-        struct aws_settings s = { 0 };
+        const char *days = aws_env("SECRETS_AWS_DELETE_RECOVERY_DAYS");
+        struct aws_settings s = { .recovery_days = MAX_DAYS };
+        char *end = NULL;
         int r = config && config->id ? from_vault(arena, config, &s, err) : from_process(&s, err);
 
         if (r < 0)
                 return r;
         if (!aws_region_is_valid(s.region))
                 return err_set(err, ERR_UNPROCESSABLE, "Invalid AWS region");
-        r = load_days(&s, err);
-        if (r == 0)
-                r = load_endpoint(arena, &s, err);
-        if (r == 0)
-                *ret = s;
-        return r;
+        errno = 0;
+        if (days)
+                s.recovery_days = strtol(days, &end, 10);
+        if (errno || (end && *end) || s.recovery_days < MIN_DAYS || s.recovery_days > MAX_DAYS)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "PAPERCLIP_SECRETS_AWS_DELETE_RECOVERY_DAYS must be an integer "
+                               "between 7 and 30");
+        s.endpoint = first_of(aws_env("SECRETS_AWS_ENDPOINT"),
+                              first_of(aws_env_plain("AWS_ENDPOINT_URL_SECRETS_MANAGER"),
+                                       aws_env_plain("AWS_ENDPOINT_URL")));
+        if (!s.endpoint)
+                s.endpoint = aws_service_url(arena, "secretsmanager", s.region);
+        if (!aws_endpoint_is_valid(s.endpoint))
+                return err_set(err, ERR_UNPROCESSABLE, ENDPOINT_REFUSED);
+        *ret = s;
+        return 0;
 }
 
 /* ---- names ---- */

@@ -39,54 +39,29 @@ static struct {
 
 /* Decoding */
 
-static int base64_value(char c)
-{
-        if (c >= 'A' && c <= 'Z')
-                return c - 'A';
-        if (c >= 'a' && c <= 'z')
-                return c - 'a' + 26;
-        if (c >= '0' && c <= '9')
-                return c - '0' + 52;
-        return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
-}
-
-static bool decode_hex(const char *text, size_t len, unsigned char *ret)
-{
-        for (size_t i = 0; i < len; i++)
-                if (hex_digit(text[i]) < 0)
-                        return false;
-        for (size_t i = 0; i < len / 2; i++)
-                ret[i] = (unsigned char)(hex_digit(text[2 * i]) * 16 + hex_digit(text[2 * i + 1]));
-        return true;
-}
-
-/* 32 bytes are 43 digits; the one padding character is optional. */
+/* 32 bytes are 43 digits of either alphabet; the one padding character is optional. */
 static bool decode_base64(const char *text, size_t len, unsigned char *ret)
 {
-        uint32_t bits = 0;
-        size_t n = 0, have = 0;
+        char digits[43];
+        size_t n;
+        int r;
 
         if (len == 44 && text[43] == '=')
                 len = 43;
-        if (len != 43)
+        if (len != sizeof(digits))
                 return false;
-        for (size_t i = 0; i < len; i++) {
-                int v = base64_value(text[i]);
-
-                if (v < 0)
-                        return false;
-                bits = (bits << 6) | (uint32_t)v;
-                have += 6;
-                if (have >= 8) {
-                        have -= 8;
-                        ret[n++] = (unsigned char)(bits >> have);
-                }
-        }
-        return n == MASTER_KEY_BYTES && (bits & ((1U << have) - 1)) == 0;
+        for (size_t i = 0; i < len; i++)
+                digits[i] = text[i] == '-' ? '+' : text[i] == '_' ? '/' : text[i];
+        r = sodium_base642bin(ret, MASTER_KEY_BYTES, digits, len, NULL, &n, NULL,
+                              sodium_base64_VARIANT_ORIGINAL_NO_PADDING);
+        sodium_memzero(digits, sizeof(digits));
+        return r == 0 && n == MASTER_KEY_BYTES;
 }
 
 bool master_key_decode(const char *text, size_t len, unsigned char ret[MASTER_KEY_BYTES])
 {
+        size_t n;
+
         while (len > 0 && isspace((unsigned char)text[len - 1]))
                 len--;
         while (len > 0 && isspace((unsigned char)*text)) {
@@ -94,7 +69,7 @@ bool master_key_decode(const char *text, size_t len, unsigned char ret[MASTER_KE
                 len--;
         }
         if (len == 2 * MASTER_KEY_BYTES)
-                return decode_hex(text, len, ret);
+                return sodium_hex2bin(ret, MASTER_KEY_BYTES, text, len, NULL, &n, NULL) == 0;
         if (decode_base64(text, len, ret))
                 return true;
         if (len != MASTER_KEY_BYTES)
