@@ -88,7 +88,7 @@ static int create_secret(struct call *c, struct err *err)
         CLEAN(secret_value_done) struct secret_value value = { 0 };
         struct secret_spec spec;
         struct secret secret;
-        int r = secret_may_make(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], true, err);
 
         if (r >= 0)
                 r = decode_secret(c, &spec, &value, err);
@@ -124,7 +124,7 @@ static int import_sealed(struct call *c, struct err *err)
         int64_t imported = 0, failed = 0;
         json_t *secrets, *item;
         size_t i;
-        int r = secret_may_make(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], true, err);
 
         if (r < 0)
                 return r;

@@ -20,7 +20,7 @@ static int list_vaults(struct call *c, struct err *err)
 /* Newer clients can look for vaults in an account. We only know the ones that were configured. */
 static int discover_vaults(struct call *c, struct err *err)
 {
-        int r = secret_may_read(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], false, err);
 
         return r < 0 ? r
                      : err_set(err, ERR_UNPROCESSABLE,
@@ -69,7 +69,7 @@ static int create_vault(struct call *c, struct err *err)
 {
         struct vault_spec spec = { 0 };
         struct vault_row row;
-        int r = secret_may_make(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], true, err);
 
         if (r >= 0)
                 r = decode_vault(c, &spec, err);
@@ -128,7 +128,7 @@ static int update_vault(struct call *c, struct err *err)
 static int list_providers(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);
-        int r = secret_may_read(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], false, err);
 
         if (r < 0)
                 return r;
@@ -155,7 +155,7 @@ static int list_providers(struct call *c, struct err *err)
 static int show_providers_health(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);
-        int r = secret_may_read(c->op, c->rt, c->params[0], err);
+        int r = secret_may(c->op, c->rt, c->params[0], false, err);
 
         if (r < 0)
                 return r;

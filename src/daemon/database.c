@@ -54,17 +54,6 @@ static const char *time_stamp(struct arena *arena)
         return arena_strdup(arena, text);
 }
 
-static int sync_directory_of(const char *path, struct arena *arena, struct err *err)
-{
-        const char *slash = strrchr(path, '/');
-        const char *dir = !slash          ? "."
-                          : slash == path ? "/"
-                                          : arena_printf(arena, "%.*s", (int)(slash - path), path);
-        CLEAN(cleanup_fd) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        return fd < 0 || fsync(fd) < 0 ? err_sys(err, ERR_IO, errno, "sync directory %s", dir) : 0;
-}
-
 /* -- Checking ---------------------------------------------------------------------------------- */
 
 static void add_finding(void *ctx, const char *text)
@@ -238,7 +227,7 @@ static int run_backup(struct work *w, struct err *err)
                 (void)unlink(partial);
                 return r;
         }
-        r = sync_directory_of(target, w->arena, err);
+        r = file_sync_parent(AT_FDCWD, target, err);
         if (r < 0)
                 return r;
         printf("wrote %s\n", target);
@@ -300,7 +289,7 @@ static int swap_database(struct work *w, const char *copy, const char **ret_asid
                 r = put_aside(w, ret_aside, err);
         if (r >= 0 && rename(copy, w->config.database) < 0)
                 r = err_sys(err, ERR_IO, errno, "rename %s", copy);
-        return r < 0 ? r : sync_directory_of(w->config.database, w->arena, err);
+        return r < 0 ? r : file_sync_parent(AT_FDCWD, w->config.database, err);
 }
 
 static int run_restore(struct work *w, struct err *err)

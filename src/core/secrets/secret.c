@@ -120,20 +120,13 @@ const char *secret_normalize_key(struct arena *arena, const char *text)
 
 /* Rights and reading */
 
-int secret_may_read(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
+int secret_may(struct op *op, struct runtime *rt, const char *company_id, bool write,
+               struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         int r = store_read_begin(op, rt->store, &db, err);
 
-        return r < 0 ? r : secret_guard(db, op, company_id, false, err);
-}
-
-int secret_may_make(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
-{
-        CLEAN(store_read_end) struct db *db = NULL;
-        int r = store_read_begin(op, rt->store, &db, err);
-
-        return r < 0 ? r : secret_guard(db, op, company_id, true, err);
+        return r < 0 ? r : secret_guard(db, op, company_id, write, err);
 }
 
 int secret_may_change(struct op *op, struct runtime *rt, const char *id, struct err *err)

@@ -22,8 +22,8 @@ extern const char *const secret_providers[]; /* the four ids, NULL */
 
 /* Whether the caller may see or make secrets of the company, or change this one: asked before the
  * body of a request is looked at. The operations check again. */
-int secret_may_read(struct op *op, struct runtime *rt, const char *company_id, struct err *err);
-int secret_may_make(struct op *op, struct runtime *rt, const char *company_id, struct err *err);
+int secret_may(struct op *op, struct runtime *rt, const char *company_id, bool write,
+               struct err *err);
 int secret_may_change(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 struct secret_spec {

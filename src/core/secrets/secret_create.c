@@ -30,7 +30,7 @@ int secret_create(struct op *op, struct runtime *rt, const char *company_id,
                   struct secret *ret, struct err *err)
 {
         struct creation q = { .op = op, .company_id = company_id };
-        int r = secret_may_make(op, rt, company_id, err);
+        int r = secret_may(op, rt, company_id, true, err);
 
         if (r >= 0 && streq(spec->managed_mode, SECRET_EXTERNAL))
                 r = secret_may_link(rt, op, err);

@@ -11,7 +11,7 @@
 #include "secret/vault.h"
 #include "store/vault_configs.h"
 
-/* secret_may_make() says whether the caller may. */
+/* secret_may() says whether the caller may. */
 struct vault_spec {
         const char *provider, *display_name, *status;
         bool is_default;

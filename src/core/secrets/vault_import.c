@@ -19,7 +19,7 @@ struct import {
 
 int vault_may_import(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
 {
-        int r = secret_may_make(op, rt, company_id, err);
+        int r = secret_may(op, rt, company_id, true, err);
 
         return r < 0 ? r : secret_may_link(rt, op, err);
 }
