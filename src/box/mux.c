@@ -391,7 +391,8 @@ static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_
         if (r < 0)
                 return r;
         if (f.channel == 0 || f.channel >= m->next_channel)
-                return err_set(err, ERR_INVALID, "the relay sent for a stream that was not asked for");
+                return err_set(err, ERR_INVALID,
+                               "the relay sent for a stream that was not asked for");
         while (s && s->channel != f.channel)
                 s = s->next;
         if (s)
