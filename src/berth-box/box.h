@@ -179,6 +179,7 @@ struct box {
         uint64_t output_taken; /* of that, by executions that were forgotten */
         int64_t idle_exit_ms;
         struct rlimit nofile; /* as inherited */
+        uint64_t ignored;     /* signals that we ignore, some of them because our parent did */
 
         struct exec *execs;
         char *stdin_store;

@@ -171,16 +171,19 @@ static void exec_in_path(const struct start *s)
         errno = refused ? EACCES : ENOENT;
 }
 
-/* By the system call itself: the library keeps two signals to itself, and the process that started
+/* Signals that are handled get their default action by the exec; ignored ones would stay ignored.
+ * By the system call itself: the library keeps two signals to itself, and the process that started
  * us may have ignored those too. All zero is the default action, whatever else the kernel's
  * structure holds. */
-static void reset_signals(void)
+static void reset_signals(const struct box *b)
 {
         static const unsigned char standard[64];
         sigset_t none;
 
-        for (int i = 1; i <= SIGRTMAX; i++)
-                (void)syscall(SYS_rt_sigaction, i, standard, NULL, 8);
+        for (int i = 1; i <= SIGRTMAX; i++) {
+                if (b->ignored & UINT64_C(1) << (i - 1))
+                        (void)syscall(SYS_rt_sigaction, i, standard, NULL, 8);
+        }
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -217,7 +220,7 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
         if (!b->sandbox) /* PID 1 takes all processes with it */
                 die_with_box(b);
         setsid();
-        reset_signals();
+        reset_signals(b);
         if (dup2(ends->in, 0) < 0 || dup2(ends->out, 1) < 0 || dup2(ends->err, 2) < 0)
                 child_fails(ends->status, BOX_ERR_RESOURCES);
         if (s->flags & BOX_START_TERMINAL && ioctl(0, TIOCSCTTY, 0) < 0)
@@ -299,7 +302,7 @@ pid_t child_serve_files(struct box *b, int fd)
         if (!b->sandbox)
                 die_with_box(b);
         setsid();
-        reset_signals();
+        reset_signals(b);
         if (dup2(fd, 0) < 0 || take_rights_away(b) < 0 || chdir("/") < 0)
                 _exit(127);
         (void)syscall(SYS_execveat, b->program_fd, "", argv, envp, AT_EMPTY_PATH);

@@ -128,6 +128,20 @@ int setup_pid_file(struct box *b, pid_t pid, struct err *err)
         return fd_write_all(fd, text, (size_t)n, err);
 }
 
+/* The signals that this process ignores, bit 0 is signal 1; all of them where that cannot be read.
+ */
+static uint64_t signals_ignored(void)
+{
+        CLEAN(buf_done) struct buf status = BUF_INIT;
+        CLEAN(cleanup_fd) int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+        const char *line;
+
+        if (fd < 0 || fd_read_to_end(fd, &status) < 0)
+                return UINT64_MAX;
+        line = strstr(buf_str(&status), "\nSigIgn:\t");
+        return line ? strtoull(line + strlen("\nSigIgn:\t"), NULL, 16) : UINT64_MAX;
+}
+
 /* Signals come through a descriptor. What would end us by the way is ignored: a host that goes
  * away (SIGPIPE), a terminal that closes (SIGHUP), a spool file at its size limit (SIGXFSZ). */
 int setup_signals(struct box *b, struct err *err)
@@ -143,6 +157,7 @@ int setup_signals(struct box *b, struct err *err)
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
         sigprocmask(SIG_SETMASK, &set, NULL);
+        b->ignored = signals_ignored();
         b->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
         if (b->signal_fd < 0 || box_watch(b, b->signal_fd, EPOLLIN, EV_SIGNAL, 0) < 0)
                 return err_sys(err, ERR_IO, errno, "signalfd");

@@ -1,5 +1,6 @@
 """berth-box over its protocol: connections, starting, output, input, terminals, robustness (docs/box-protocol.md)."""
 
+import signal
 import os
 import pathlib
 import random
@@ -562,6 +563,14 @@ class OutputTest(BoxTest):
             host.ack(channel, stream, length)
         host.forget(channel)
         return sum((spool / name).stat().st_blocks for name in ("stdout", "stderr")) * 512, parse_exit(f.payload)
+
+    def test_a_command_ignores_no_signal(self):
+        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # the box inherits it
+        try:
+            host = self.box().connect()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        self.assertEqual(host.run_shell("sed -n 's/^SigIgn:\t//p' /proc/self/status")[0].strip(), b"0" * 16)
 
     # At the limit, one past it, and far past it; of files and of a spool that is sent.
     def test_output_stops_at_its_limit(self):
