@@ -24,6 +24,7 @@
 #include "core/access/auth.h"
 #include "core/access/run_token.h"
 #include "core/adapters/adapter_descriptor.h"
+#include "core/assets/skill.h"
 #include "core/callbacks/callback.h"
 #include "core/exec/exec.h"
 #include "core/kinds/kind.h"
@@ -557,6 +558,11 @@ int serve(const struct cli_serve_options *options)
         }
         if (r >= 0)
                 r = open_runtime(&op, d, &err);
+        /* Without room on the disk agents go without it; the prompt has what they need most. */
+        if (r >= 0 && skill_write_builtin(d->config.data_dir, &err) < 0) {
+                log_warn("the built-in skill is not written", LOG_S("error", err.msg));
+                err_clear(&err);
+        }
         if (r >= 0)
                 r = adapter_load(arena_printf(&d->arena, "%s/adapters", d->config.data_dir),
                                  complain_adapter, NULL, &err);

@@ -66,7 +66,8 @@ class RunningTest(AdapterTest):
         first, second = self.run_it(agent), self.run_it(agent)
         (args, prompt, env), (resumed, _, _) = self.calls()
         command = KINDS[kind][0]
-        self.assertEqual(prompt, f"work on {first['id']}, {kind}")
+        self.assertTrue(prompt.startswith("## How this run works"), prompt)
+        self.assertTrue(prompt.endswith(f"work on {first['id']}, {kind}"), prompt)
         self.assertEqual((env["PAPERCLIP_RUN_ID"], env["PAPERCLIP_AGENT_ID"]), (first["id"], agent["id"]))
         self.assertIn("PAPERCLIP_API_KEY", env)
         self.assertTrue(env["PAPERCLIP_API_URL"].startswith("http://127.0.0.1:"), env["PAPERCLIP_API_URL"])
@@ -99,6 +100,24 @@ class RunningTest(AdapterTest):
 
     def test_pi(self):
         self.check_kind("pi_local")
+
+    def test_the_task(self):
+        """What an agent is told of its issue: all of it, and how to answer; also as a skill."""
+        agent = self.coder("claude_local")
+        issue = self.ok("POST", f"/api/companies/{ident(self.acme)}/issues",
+                        {"title": "Mend the login", "description": "It says 500.\nSince Monday."}, 201)
+        self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": "only on Firefox"}, 201)
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": agent["id"], "status": "todo"})
+        run = wait_until(lambda: [r for r in self.runs() if r["status"] == "succeeded"], "a run")[0]
+        ((args, prompt, _),) = self.calls()
+        self.assertIn(f"## Your task: {issue['identifier']}, Mend the login\n\nIt says 500.\nSince Monday.\n", prompt)
+        self.assertIn("only on Firefox", prompt)
+        self.assertIn("PATCH /issues/$PAPERCLIP_TASK_ID '{\"status\":\"done\"}'", prompt)
+        told = self.run_row(run)["contextSnapshot"]["paperclipIssue"]
+        self.assertEqual((told["description"], told["commentCount"], told["descriptionTruncated"]),
+                         ("It says 500.\nSince Monday.", 1, False))
+        bundle = pathlib.Path(args.split("--add-dir ")[1].split()[0])
+        self.assertIn("name: berth", (bundle / ".claude/skills/berth/SKILL.md").read_text())
 
     def test_a_session_that_is_not_known_any_more(self):
         """The second run is told to go on, is refused, and begins anew under the same run."""
@@ -333,7 +352,7 @@ class OwnTest(Trying):
         self.assertIn("worse.json: args has to be a list", self.daemon.log())
         agent = self.agent(self.acme, "M", adapterType="mine", adapterConfig={"command": "/bin/echo"})
         run = self.run_it(agent)
-        self.assertIn("--say You are agent", self.log_text(run))
+        self.assertIn("--say ## How this run works", self.log_text(run))
 
 
 class HostTest(SshTest):

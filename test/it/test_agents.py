@@ -198,7 +198,7 @@ class AgentTest(WorkTest):
 
     def test_skills_that_there_are(self):
         company = self.acme["id"]
-        self.assertEqual(self.ok("GET", f"/api/companies/{company}/skills"), [])
+        self.assertEqual([s["key"] for s in self.ok("GET", f"/api/companies/{company}/skills")], ["berth"])
         for folder, text in (("skills/review", "---\nname: x\ndescription: 'Look twice: always'\n---\n"),
                              ("skills/deploy", "no head\n"), (f"companies/{company}/skills/deploy", "---\n---\n"),
                              ("skills/.hidden", "x"), ("skills/not a name", "x")):
@@ -208,20 +208,21 @@ class AgentTest(WorkTest):
         (self.daemon.data / "skills" / "empty").mkdir()
         (self.daemon.data / "skills" / "pipe").mkdir()
         os.mkfifo(self.daemon.data / "skills" / "pipe" / "SKILL.md")
-        skills = self.ok("GET", f"/api/companies/{company}/skills")
+        own, *skills = self.ok("GET", f"/api/companies/{company}/skills")
+        self.assertEqual((own["key"], own["scope"]), ("berth", "instance"))
         self.assertEqual([(s["key"], s["scope"], s["description"]) for s in skills],
                          [("deploy", "company", None), ("review", "instance", "Look twice: always")])
         agent = self.agent(self.acme, "Coder", adapterType="claude_local")
         path = f"/api/agents/{agent['id']}/skills"
         answer = self.ok("GET", path)
         self.assertEqual((answer["supported"], answer["mode"], answer["desiredSkills"], answer["warnings"]),
-                         (True, "ephemeral", ["deploy", "review"], []))
+                         (True, "ephemeral", ["berth", "deploy", "review"], []))
         answer = self.ok("POST", path + "/sync", {"desiredSkills": ["acme/x/review", "gone"]})
         self.assertEqual([(e["key"], e["state"], e["desired"]) for e in answer["entries"]],
-                         [("deploy", "available", False), ("review", "configured", True), ("gone", "missing", True)])
+                         [("berth", "available", False), ("deploy", "available", False), ("review", "configured", True), ("gone", "missing", True)])
         self.assertEqual(answer["warnings"], ['The skill "gone" is not there.'])
         other = self.agent(self.acme, "Bob")
-        self.assertEqual(len(self.agent_ok(other, "GET", f"/api/companies/{company}/skills")), 2)
+        self.assertEqual(len(self.agent_ok(other, "GET", f"/api/companies/{company}/skills")), 3)
         self.assertEqual(self.agent_ok(other, "GET", path)["entries"], [])
 
     def test_export_preview(self):

@@ -30,6 +30,7 @@ class Assets(RunTest):
         self.daemon.env = {**self.daemon.env, "HOME": str(self.home), "CODEX_HOME": "", "CLAUDE_CONFIG_DIR": "",
                            "XDG_CONFIG_HOME": ""}
         self.daemon.start()
+        shutil.rmtree(self.daemon.data / "builtin-skills")  # only the skills of the test; test_adapters.py has this one
         self.make_lease()
 
     def make_lease(self):

@@ -290,28 +290,59 @@ static void test_a_fresh_session_is_asked_for(void **state)
         fixture_done(&f);
 }
 
-#define WAKE                                                                                       \
-        "{\"paperclipWake\":{\"reason\":\"issue_commented\",\"issue\":{\"id\":\"i\","              \
+#define WAKE "{" WAKE_MEMBER
+#define WAKE_MEMBER                                                                                \
+        "\"paperclipWake\":{\"reason\":\"issue_commented\",\"issue\":{\"id\":\"i\","               \
         "\"identifier\":\"ACM-1\"},\"comments\":[{\"id\":\"c\",\"body\":\"please\"}]}}"
+
+#define TASK                                                                                           \
+        "{\"paperclipIssue\":{\"identifier\":\"ACM-1\",\"title\":\"Mend it\",\"description\":\"It is " \
+        "broken.\",\"priority\":\"high\",\"comments\":[{\"id\":\"b\",\"body\":\"since Monday\"},"      \
+        "{\"id\":\"c\",\"body\":\"please\"}]},"
 
 static void test_the_prompt(void **state)
 {
         struct adapter_fixture f;
+        const char *said;
 
         (void)state;
         fixture_init(&f, "claude_local", "local",
                      "{\"promptTemplate\":\"I am {{agent.name}} of {{ company.name }}"
                      "{{ missing.x }}: {{ context.paperclipWake.issue }}\","
                      "\"bootstrapPromptTemplate\":\"first {{runId}}\"}");
-        fixture_context(&f, WAKE);
+        fixture_context(&f, TASK WAKE_MEMBER);
         assert_int_equal(fixture_build(&f, NULL), 0);
-        assert_string_equal(f.command.stdin_text,
-                            "first run-1\n\n## Paperclip Wake Payload\n\n"
+        said = f.command.stdin_text;
+        assert_true(str_starts(said, "first run-1\n\n## How this run works\n\n"));
+        assert_non_null(strstr(said, "$PAPERCLIP_API_URL/api$2"));
+        assert_string_equal(strstr(said, "## Your task"),
+                            "## Your task: ACM-1, Mend it\n\nIt is broken.\n\n"
+                            "Said about it so far, the latest last:\n\n1. comment b\n"
+                            "since Monday\n\n## Paperclip Wake Payload\n\n"
                             "This is why you were woken; act on it before anything else.\n\n"
                             "- reason: issue_commented\n- issue: ACM-1\n- issue id: i\n\n"
                             "1. comment c\nplease\n\n"
                             "I am Ada of Acme: {\"id\":\"i\",\"identifier\":\"ACM-1\"}");
         assert_int_equal(f.command.stdin_len, strlen(f.command.stdin_text));
+        fixture_done(&f);
+}
+
+/* A template has every field, and says where the ready texts go. */
+static void test_a_template_of_the_task(void **state)
+{
+        struct adapter_fixture f;
+
+        (void)state;
+        fixture_init(&f, "opencode_local", "local",
+                     "{\"model\":\"a/b\",\"promptTemplate\":\"{{ task }} | {{ issue.priority }} "
+                     "{{ wake.reason }} {{ target.cwd }} {{ model.name }} | {{contract}}\"}");
+        fixture_context(&f, TASK WAKE_MEMBER);
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        assert_true(str_starts(f.command.stdin_text, "## Paperclip Wake Payload"));
+        assert_non_null(strstr(f.command.stdin_text,
+                               "\n\n## Your task: ACM-1, Mend it\n\nIt is broken.\n"));
+        assert_non_null(strstr(f.command.stdin_text,
+                               "| high issue_commented /w b | ## How this run works"));
         fixture_done(&f);
 }
 
@@ -328,6 +359,7 @@ static void test_the_prompt_of_a_resumed_session(void **state)
         assert_ptr_equal(strstr(f.command.stdin_text, "## Paperclip Resume Delta"),
                          f.command.stdin_text);
         assert_null(strstr(f.command.stdin_text, "again"));
+        assert_null(strstr(f.command.stdin_text, "How this run works"));
         assert_null(strstr(f.command.stdin_text, "begin"));
         fixture_done(&f);
 
@@ -659,6 +691,7 @@ int main(void)
                 cmocka_unit_test(test_resuming),
                 cmocka_unit_test(test_a_fresh_session_is_asked_for),
                 cmocka_unit_test(test_the_prompt),
+                cmocka_unit_test(test_a_template_of_the_task),
                 cmocka_unit_test(test_the_prompt_of_a_resumed_session),
                 cmocka_unit_test(test_instructions),
                 cmocka_unit_test(test_instructions_that_are_none),

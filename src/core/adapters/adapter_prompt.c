@@ -1,5 +1,6 @@
 /* Decides the text of an agent's prompt: sections with a blank line between them (remote-execution
  * 6.1). */
+#include "base/embedded.h"
 #include "core/adapters/adapter_internal.h"
 
 #define INSTRUCTIONS_MAX  ((size_t)1 << 20)
@@ -94,6 +95,7 @@ static void add_comment(struct buf *b, const json_t *comment, size_t number)
 {
         const char *body = json_get_string(comment, "body");
         const char *id = json_get_string(comment, "id");
+        bool cut = json_is_true(json_object_get(comment, "truncated"));
         size_t n;
 
         if (!body)
@@ -106,7 +108,7 @@ static void add_comment(struct buf *b, const json_t *comment, size_t number)
         }
         buf_appendf(b, "\n%zu. comment %s\n", number, id ? id : "");
         buf_append(b, body, n);
-        buf_puts(b, body[n] ? "\n[cut here: fetch the comment for the rest]\n" : "\n");
+        buf_puts(b, body[n] || cut ? "\n[cut here: fetch the comment for the rest]\n" : "\n");
 }
 
 static void add_wake(struct buf *b, const json_t *wake, bool resumed)
@@ -139,22 +141,105 @@ static void add_wake(struct buf *b, const json_t *wake, bool resumed)
         add_section(b, buf_str(&text), text.len);
 }
 
+/* The task */
+
+static bool is_among(const json_t *comments, const char *id)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)comments, i, one)
+        {
+                const char *other = json_get_string(one, "id");
+
+                if (id && other && streq(id, other))
+                        return true;
+        }
+        return false;
+}
+
+/* The issue, and what was said about it before the agent was woken. A resumed session knows it. */
+static const char *task_text(const struct adapter_draft *draft)
+{
+        const json_t *context = draft->in->context;
+        const json_t *issue = json_get_object(context, "paperclipIssue");
+        const json_t *told = json_object_get(json_get_object(context, "paperclipWake"), "comments");
+        const char *identifier = json_get_string(issue, "identifier");
+        const char *title = json_get_string(issue, "title");
+        const char *description =
+                adapter_trimmed(draft->arena, json_object_get(issue, "description"));
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        size_t i, n = 0;
+        json_t *comment;
+
+        if (!title)
+                return NULL;
+        buf_appendf(&b, "## Your task: %s%s%s\n", identifier ? identifier : "",
+                    identifier ? ", " : "", title);
+        if (description)
+                buf_appendf(&b, "\n%s\n", description);
+        if (json_is_true(json_object_get(issue, "descriptionTruncated")))
+                buf_puts(&b, "[cut here: fetch the issue for the rest]\n");
+        json_array_foreach(json_object_get(issue, "comments"), i, comment)
+        {
+                if (is_among(told, json_get_string(comment, "id")))
+                        continue;
+                if (n == 0)
+                        buf_puts(&b, "\nSaid about it so far, the latest last:\n");
+                add_comment(&b, comment, ++n);
+        }
+        return arena_strndup(draft->arena, buf_str(&b), b.len);
+}
+
+/* How an agent talks to people: texts/contract.md. A test of a program has no run to talk about. */
+static const char *contract_text(const struct adapter_draft *draft)
+{
+        const struct embedded_file *f = agent_texts;
+
+        while (!streq(f->name, "contract.md"))
+                f++;
+        return draft->in->context ? f->data : NULL;
+}
+
 /* All of it */
 
-static json_t *template_scope(const struct adapter_draft *draft)
+/* What templates see: everything that descriptors see but for variables, and what follows. */
+static json_t *template_scope(const struct adapter_draft *draft, const char *task)
 {
+        static const char *const shared[] = { "target", "model", "session", "assets",
+                                              "instructions" };
+        static const struct {
+                const char *name, *member;
+        } parts[] = { { "issue", "paperclipIssue" },
+                      { "wake", "paperclipWake" },
+                      { "workspace", "paperclipWorkspace" } };
         const struct adapter_input *in = draft->in;
         const struct agent *agent = in->agent;
+        json_t *scope = json_pack(
+                "{s:s, s:s, s:s, s:{s:s, s:o}, s:{s:s, s:s, s:s, s:s, s:o, s:o, s:o}, "
+                "s:{s:s, s:s}, s:O?, s:s?, s:s?}",
+                "agentId", agent->id, "companyId", agent->company_id, "runId", in->run_id,
+                "company", "id", agent->company_id, "name", json_string_or_null(in->company_name),
+                "agent", "id", agent->id, "companyId", agent->company_id, "name", agent->name,
+                "adapterType", in->type, "role", json_string_or_null(agent->role), "title",
+                json_string_or_null(agent->title), "capabilities",
+                json_string_or_null(agent->capabilities), "run", "id", in->run_id, "source",
+                "on_demand", "context", in->context, "task", task, "contract",
+                contract_text(draft));
 
-        return json_pack("{s:s, s:s, s:s, s:{s:s, s:o}, s:{s:s, s:s, s:s, s:s, s:o, s:o}, "
-                         "s:{s:s, s:s}, s:O?}",
-                         "agentId", agent->id, "companyId", agent->company_id, "runId", in->run_id,
-                         "company", "id", agent->company_id, "name",
-                         json_string_or_null(in->company_name), "agent", "id", agent->id,
-                         "companyId", agent->company_id, "name", agent->name, "adapterType",
-                         in->type, "role", json_string_or_null(agent->role), "title",
-                         json_string_or_null(agent->title), "run", "id", in->run_id, "source",
-                         "on_demand", "context", in->context);
+        for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
+                json_t *value = json_object_get(draft->scope, shared[i]);
+
+                if (value)
+                        json_object_set(scope, shared[i], value);
+        }
+        for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+                json_t *value = json_object_get(in->context, parts[i].member);
+
+                if (value)
+                        json_object_set(scope, parts[i].name, value);
+        }
+        return scope;
 }
 
 static void add_template(struct buf *b, const char *template, const json_t *scope)
@@ -176,6 +261,21 @@ static bool wants_prefix(const struct adapter_draft *draft, bool woken)
         return streq(way, "prefix");
 }
 
+/* Whether a template has `{{ name }}` in it. */
+static bool names(const char *template, const char *name)
+{
+        const size_t n = strlen(name);
+
+        for (const char *at = template; at && (at = strstr(at, "{{")); at += 2) {
+                const char *path = at + 2 + strspn(at + 2, " \t\r\n");
+
+                if (strncmp(path, name, n) == 0 &&
+                    str_starts(path + n + strspn(path + n, " \t\r\n"), "}}"))
+                        return true;
+        }
+        return false;
+}
+
 static void measure(struct adapter_draft *draft, const char *name, size_t n)
 {
         json_object_set_new(draft->metrics, name, json_integer((json_int_t)n));
@@ -187,23 +287,31 @@ void adapter_prompt(struct adapter_draft *draft)
         const json_t *wake = json_object_get(context, "paperclipWake");
         const char *template =
                 adapter_trimmed(draft->arena, json_object_get(config, "promptTemplate"));
+        const char *first = json_get_string(config, "bootstrapPromptTemplate");
+        const char *task = task_text(draft);
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        CLEAN(json_decrefp) json_t *scope = template_scope(draft);
-        bool woken = json_is_object(wake) && adapter_is_set(wake);
+        CLEAN(json_decrefp) json_t *scope = NULL;
+        bool woken = json_is_object(wake) && adapter_is_set(wake), fresh = !draft->session_id;
         size_t before;
 
         add_instructions(draft);
+        scope = template_scope(draft, task);
         if (wants_prefix(draft, woken))
                 add_text(&b, adapter_path_string(draft->scope, "instructions.text"));
         measure(draft, "instructionsChars", b.len);
-        if (!draft->session_id)
-                add_template(&b, json_get_string(config, "bootstrapPromptTemplate"), scope);
+        if (fresh)
+                add_template(&b, first, scope);
+        /* A template that has the text at a place of its choice is not given it twice. */
+        if (fresh && !names(first, "contract") && !names(template, "contract"))
+                add_text(&b, contract_text(draft));
+        if (fresh && !names(first, "task") && !names(template, "task"))
+                add_text(&b, task);
         before = b.len;
-        add_wake(&b, wake, draft->session_id != NULL);
+        add_wake(&b, wake, !fresh);
         measure(draft, "wakePromptChars", b.len - before);
         add_text(&b, json_get_string(context, "paperclipSessionHandoffMarkdown"));
         add_text(&b, json_get_string(context, "paperclipTaskMarkdown"));
-        if (!(draft->session_id && woken))
+        if (fresh || !woken)
                 add_template(&b, template ? template : DEFAULT_TEMPLATE, scope);
         measure(draft, "promptChars", b.len);
         draft->prompt = arena_strndup(draft->arena, buf_str(&b), b.len);

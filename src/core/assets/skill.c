@@ -8,11 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/embedded.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/utf8.h"
 
 #define NAME_MAX_LEN 64
+#define BUILTIN_DIR  "builtin-skills"
+#define BUILTIN_NAME "berth"
 
 static bool is_skill_name(const char *s)
 {
@@ -158,17 +161,37 @@ static int skills_by_name(const void *a, const void *b)
 int skill_list(struct arena *arena, const char *data_dir, const char *company_id,
                struct skill_list *ret, struct err *err)
 {
+        const char *builtin = arena_printf(arena, "%s/" BUILTIN_DIR, data_dir);
         const char *all = arena_printf(arena, "%s/skills", data_dir);
         const char *own = arena_printf(arena, "%s/companies/%s/skills", data_dir, company_id);
         int r;
 
         *ret = (struct skill_list){ .at = arena_alloc(arena, SKILLS_MAX * sizeof(*ret->at)) };
-        r = skill_list_dir(arena, all, false, ret, err);
+        r = skill_list_dir(arena, builtin, false, ret, err);
+        if (r >= 0)
+                r = skill_list_dir(arena, all, false, ret, err);
         if (r >= 0)
                 r = skill_list_dir(arena, own, true, ret, err);
         if (r >= 0)
                 qsort(ret->at, ret->n, sizeof(*ret->at), skills_by_name);
         return r;
+}
+
+int skill_write_builtin(const char *data_dir, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = xasprintf("%s/" BUILTIN_DIR "/" BUILTIN_NAME, data_dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" SKILL_FILE, dir);
+        const struct embedded_file *f = agent_texts;
+        CLEAN(buf_done) struct buf there = BUF_INIT;
+        int r;
+
+        while (!streq(f->name, SKILL_FILE))
+                f++;
+        if (file_read_at(AT_FDCWD, path, f->len, &there, NULL) >= 0 && there.len == f->len &&
+            memcmp(buf_str(&there), f->data, f->len) == 0)
+                return 0;
+        r = path_make_dirs(dir, 0700, err);
+        return r < 0 ? r : file_write_at(AT_FDCWD, path, f->data, f->len, 0600, err);
 }
 
 /* Choosing */

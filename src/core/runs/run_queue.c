@@ -71,18 +71,26 @@ static int lock_issue(struct claims *c, const struct run *run, struct err *err)
         return issues_update(c->db, &issue, &seen, err);
 }
 
-/* Record whether the agent finds its issue checked out for this run, or has to check it out
- * itself. */
-static int tell_checkout(struct claims *c, struct run *run, bool is_locked, struct err *err)
+/* Record what the issue is now, and whether the agent finds it checked out for this run or has to
+ * check it out itself. */
+static int tell_issue(struct claims *c, struct run *run, bool is_locked, struct err *err)
 {
         json_t *context = run_parse(c->op->arena, run->context_snapshot);
         json_t *told = json_get_object(context, "paperclipWake");
-        json_t *issue = json_get_object(told, "issue");
+        json_t *issue = json_get_object(told, "issue"), *now = NULL;
+        int r;
 
-        if (!issue)
+        if (!run->issue_id)
                 return 0;
-        json_object_set_new(told, "checkedOutByHarness", json_boolean(is_locked));
-        if (is_locked)
+        r = run_describe_issue(c->db, c->op, run->issue_id, &now, err);
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        if (now)
+                json_object_set_new(context, "paperclipIssue", now);
+        if (issue)
+                json_object_set_new(told, "checkedOutByHarness", json_boolean(is_locked));
+        if (issue && is_locked)
                 json_object_set_new(issue, "status", json_string("in_progress"));
         run->context_snapshot = json_to_arena(c->op->arena, context);
         return runs_tell(c->db, run->id, run->context_snapshot, err);
@@ -102,7 +110,7 @@ static int claim_run(struct claims *c, struct run *run, struct err *err)
         run_announce_status(c->db, run);
         r = lock_issue(c, run, err);
         if (r >= 0)
-                r = tell_checkout(c, run, r > 0, err);
+                r = tell_issue(c, run, r > 0, err);
         if (r >= 0)
                 r = runs_note_wakeup(c->db, run->wakeup_request_id, "claimed", NULL, now, err);
         if (r >= 0)

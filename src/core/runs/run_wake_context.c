@@ -2,10 +2,14 @@
  * agent reads (PAPERCLIP_WAKE_PAYLOAD_JSON); it keeps the comments of all wake-ups that one run
  * answers. */
 #include "base/clock.h"
+#include "core/runs/run_internal.h"
 #include "core/runs/run_wake_internal.h"
 #include "store/issue_comments.h"
 
-#define COMMENT_TEXT_MAX 8192
+#define COMMENT_TEXT_MAX   8192
+#define DESCRIPTION_MAX    32768
+#define LATEST_COMMENTS    8
+#define LATEST_COMMENT_MAX 4096
 
 static void set(json_t *object, const char *key, const char *text)
 {
@@ -14,22 +18,22 @@ static void set(json_t *object, const char *key, const char *text)
 }
 
 /* The beginning of a text, cut at a whole character. */
-static json_t *beginning(const char *text, bool *ret_cut)
+static json_t *beginning(const char *text, size_t max, bool *ret_cut)
 {
         size_t n = strlen(text);
 
-        *ret_cut = n > COMMENT_TEXT_MAX;
+        *ret_cut = n > max;
         if (*ret_cut)
-                for (n = COMMENT_TEXT_MAX; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80; n--)
+                for (n = max; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80; n--)
                         ;
         return json_stringn(text, n);
 }
 
-static json_t *describe_comment(const struct issue_comment *c)
+static json_t *describe_comment(const struct issue_comment *c, size_t max)
 {
         char at[ISO_TIME_LEN + 1];
         bool cut;
-        json_t *body = beginning(c->body, &cut);
+        json_t *body = beginning(c->body, max, &cut);
 
         clock_iso(c->created_at, at);
         return json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:o, s:b}", "id", c->id, "authorType",
@@ -65,7 +69,7 @@ static int add_comment(struct wake *w, json_t *told, const char *id, struct err 
                 err_clear(err);
                 r = 0;
         } else if (r >= 0) {
-                json_array_append_new(comments, describe_comment(&comment));
+                json_array_append_new(comments, describe_comment(&comment, COMMENT_TEXT_MAX));
         }
         if (r < 0)
                 return r;
@@ -114,6 +118,43 @@ static int tell(struct wake *w, json_t *context, struct err *err)
                                       i->identifier, "title", i->title, "status", i->status,
                                       "priority", i->priority, "workMode", i->work_mode));
         return add_comments(w, told, err);
+}
+
+/* The issue as it is when the run begins */
+
+static int put_first(void *list, const struct issue_comment *c)
+{
+        return json_array_insert_new(list, 0, describe_comment(c, LATEST_COMMENT_MAX));
+}
+
+int run_describe_issue(struct db *db, const struct op *op, const char *id, json_t **ret,
+                       struct err *err)
+{
+        json_t *comments = json_array();
+        struct issue_comment newest;
+        struct issue i;
+        int64_t n = 0;
+        bool cut = false;
+        int r = issues_get(db, id, op->arena, &i, err);
+
+        if (r >= 0)
+                r = issue_comments_count(db, i.id, op->arena, &n, &newest, err);
+        if (r >= 0)
+                r = issue_comments_list(db, i.id, NULL, true, LATEST_COMMENTS, op->arena, put_first,
+                                        comments, err);
+        if (r < 0) {
+                json_decref(comments);
+                return r;
+        }
+        *ret = json_pack("{s:s, s:s?, s:s, s:o, s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:o}", "id", i.id,
+                         "identifier", i.identifier, "title", i.title, "description",
+                         i.description ? beginning(i.description, DESCRIPTION_MAX, &cut)
+                                       : json_null(),
+                         "status", i.status, "priority", i.priority, "workMode", i.work_mode,
+                         "projectId", i.project_id, "parentId", i.parent_id, "commentCount",
+                         (json_int_t)n, "comments", comments);
+        json_object_set_new(*ret, "descriptionTruncated", json_boolean(cut));
+        return 0;
 }
 
 static const char *triggered_by(const struct wake *w)
