@@ -52,7 +52,7 @@ static void check_error(const char *type, const char *config, const char *expect
 
 static void test_claude(void **state)
 {
-        static const char base[] = "claude|--print|-|--output-format|stream-json|--verbose";
+        static const char base[] = "claude|--print|--output-format|stream-json|--verbose";
         char expected[1024];
 
         (void)state;
@@ -77,7 +77,7 @@ static void test_claude(void **state)
 
 static void test_claude_on_bedrock(void **state)
 {
-        static const char base[] = "claude|--print|-|--output-format|stream-json|--verbose|"
+        static const char base[] = "claude|--print|--output-format|stream-json|--verbose|"
                                    "--dangerously-skip-permissions";
         char expected[1024];
 
@@ -90,24 +90,34 @@ static void test_claude_on_bedrock(void **state)
                    NULL, expected);
 }
 
+#define CODEX "codex|exec|--json|--skip-git-repo-check"
+#define OWN   "|-c|sandbox_mode=\"workspace-write\"|-c|sandbox_workspace_write.network_access=true"
+#define KEYS  "-c|shell_environment_policy.ignore_default_excludes=true"
+
 /* remote-execution 8.87 */
 static void test_codex(void **state)
 {
         (void)state;
-        check_args("codex_local", "ssh", NULL, NULL, "codex|exec|--json|-");
-        check_args("codex_local", "ssh", NULL, "t-1", "codex|exec|--json|resume|t-1|-");
+        check_args("codex_local", "ssh", NULL, NULL, CODEX OWN "|" KEYS "|-");
+        check_args("codex_local", "ssh", NULL, "t-1", CODEX OWN "|" KEYS "|resume|t-1|-");
         check_args("codex_local", "sandbox", NULL, NULL,
-                   "codex|exec|--json|--skip-git-repo-check|-");
+                   CODEX "|--dangerously-bypass-approvals-and-sandbox|" KEYS "|-");
+        check_args("codex_local", "sandbox", "{\"dangerouslyBypassApprovalsAndSandbox\":false}",
+                   NULL, CODEX OWN "|" KEYS "|-");
+        check_args("codex_local", "local",
+                   "{\"extraArgs\":[\"--skip-git-repo-check\",\"--sandbox=read-only\"]}", NULL,
+                   "codex|exec|--json|" KEYS "|--skip-git-repo-check|--sandbox=read-only|-");
         check_args("codex_local", "local",
                    "{\"search\":true,\"dangerouslyBypassApprovalsAndSandbox\":true,"
                    "\"model\":\"gpt-5.4\",\"modelReasoningEffort\":\"high\",\"fastMode\":true,"
                    "\"args\":[\"--foo\"]}",
                    "t-1",
-                   "codex|--search|exec|--json|--dangerously-bypass-approvals-and-sandbox|--model|"
+                   "codex|--search|exec|--json|--skip-git-repo-check|"
+                   "--dangerously-bypass-approvals-and-sandbox|" KEYS "|--model|"
                    "gpt-5.4|-c|model_reasoning_effort=\"high\"|-c|service_tier=\"fast\"|-c|"
                    "features.fast_mode=true|--foo|resume|t-1|-");
         check_args("codex_local", "local", "{\"model\":\"o3\",\"fastMode\":true}", NULL,
-                   "codex|exec|--json|--model|o3|-");
+                   CODEX OWN "|" KEYS "|--model|o3|-");
 }
 
 static void test_cursor(void **state)
@@ -126,13 +136,12 @@ static void test_gemini(void **state)
 {
         (void)state;
         check_args("gemini_local", "local", "{\"promptTemplate\":\"go {{ run.id }}\"}", NULL,
-                   "gemini|--output-format|stream-json|--approval-mode|yolo|--sandbox=none|"
-                   "--prompt|go run-1");
+                   "gemini|--output-format|stream-json|--approval-mode|yolo|--sandbox=none");
         check_args("gemini_local", "ssh",
                    "{\"promptTemplate\":\"go\",\"model\":\"gemini-2.5-pro\",\"sandbox\":true}",
                    "g-1",
                    "gemini|--output-format|stream-json|--resume|g-1|--model|gemini-2.5-pro|"
-                   "--approval-mode|yolo|--sandbox|--prompt|go");
+                   "--approval-mode|yolo|--sandbox");
 }
 
 static void test_opencode(void **state)
@@ -153,16 +162,16 @@ static void test_opencode(void **state)
 static void test_pi(void **state)
 {
         (void)state;
-        check_args(
-                "pi_local", "ssh",
-                "{\"model\":\"xai/grok/4\",\"thinking\":\"low\",\"promptTemplate\":\"go\"}", NULL,
-                "pi|--mode|json|-p|--provider|xai|--model|grok/4|--thinking|low|--tools|"
-                "read,bash,edit,write,grep,find,ls|--session|"
-                "/w/.paperclip-runtime/pi/sessions/2026-05-10T10-00-00-123456Z-agent-1.jsonl|go");
+        check_args("pi_local", "ssh",
+                   "{\"model\":\"xai/grok/4\",\"thinking\":\"low\",\"promptTemplate\":\"go\"}",
+                   NULL,
+                   "pi|--mode|json|-p|--provider|xai|--model|grok/4|--thinking|low|--tools|"
+                   "read,bash,edit,write,grep,find,ls|--session|"
+                   "/w/.paperclip-runtime/pi/sessions/2026-05-10T10-00-00-123456Z-agent-1.jsonl");
         check_args("pi_local", "ssh", "{\"model\":\"xai/grok\",\"promptTemplate\":\"go\"}",
                    "/s/old.jsonl",
                    "pi|--mode|json|-p|--provider|xai|--model|grok|--tools|"
-                   "read,bash,edit,write,grep,find,ls|--session|/s/old.jsonl|go");
+                   "read,bash,edit,write,grep,find,ls|--session|/s/old.jsonl");
         check_error("pi_local", "{\"model\":\"grok\"}",
                     "Pi requires an explicit model in provider/model form (adapterConfig.model).");
 }
@@ -286,7 +295,7 @@ static void test_a_fresh_session_is_asked_for(void **state)
         fixture_session(&f, "s");
         assert_int_equal(adapter_build(&f.op, NULL, &f.in, true, &f.command, NULL), 0);
         assert_null(f.command.session_id);
-        assert_args(&f, "codex|exec|--json|-");
+        assert_args(&f, CODEX OWN "|" KEYS "|-");
         fixture_done(&f);
 }
 
@@ -571,8 +580,8 @@ static void test_what_the_event_shows(void **state)
         assert_string_equal(json_get_string(env, "GEMINI_API_KEY"), "***REDACTED***");
         assert_string_equal(json_get_string(env, "S"), "***REDACTED***");
         assert_string_equal(
-                json_string_value(json_array_get(json_object_get(event, "commandArgs"), 6)),
-                "<prompt 5 chars>");
+                json_string_value(json_array_get(json_object_get(event, "commandArgs"), 5)),
+                "<stdin prompt 5 chars>");
         assert_string_equal(f.command.redact_env[0], "GEMINI_API_KEY");
         assert_string_equal(f.command.redact_env[1], "S");
         assert_null(f.command.redact_env[2]);

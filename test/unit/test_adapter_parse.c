@@ -1,6 +1,7 @@
 /* What is made of the output of every adapter. */
 #include "adapter_fixture.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "core/adapters/adapter_parse.h"
 
@@ -181,6 +182,137 @@ static void test_when_to_try_again(void **state)
         assert_int_equal(t.res.retry_not_before % (INT64_C(60) * 1000000), 0);
         assert_true(t.res.retry_not_before > 0);
         done(&t);
+        run(&t, "codex_local", NULL, NULL,
+            "{\"type\":\"turn.failed\",\"error\":{\"message\":\"You've hit your usage limit. Try again "
+            "in 2 days 3 hours 5 minutes.\"}}",
+            "", 1);
+        assert_in_range(t.res.retry_not_before / 1000000 - clock_wall_us() / 1000000, 183800,
+                        183900);
+        done(&t);
+        run(&t, "gemini_local", NULL, NULL,
+            "{\"type\":\"result\",\"status\":\"error\",\"error\":{\"message\":\"RESOURCE_EXHAUSTED. "
+            "Please retry in 34.07s.\"}}",
+            "", 1);
+        assert_text(t.res.error_code, "gemini_transient_upstream");
+        assert_in_range(t.res.retry_not_before / 1000000 - clock_wall_us() / 1000000, 0, 35);
+        done(&t);
+}
+
+/* What the programs really print, by what is wrong. */
+static void test_failures(void **state)
+{
+        static const struct {
+                const char *type, *out, *err, *code, *message;
+                int64_t exit;
+        } all[] = {
+                { "claude_local",
+                  "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,"
+                  "\"api_error_status\":401,\"result\":\"Failed to authenticate. API Error: 401 "
+                  "Invalid API key.\"}",
+                  "", "claude_auth_required",
+                  "Claude is not logged in, or its key is not accepted: Failed to authenticate. API "
+                  "Error: 401 Invalid API key.",
+                  1 },
+                { "claude_local",
+                  "{\"type\":\"result\",\"is_error\":true,\"api_error_status\":404,\"result\":\"no\"}",
+                  "", "claude_model_unavailable", "Claude cannot use the model a/b: no", 1 },
+                { "claude_local",
+                  "{\"type\":\"result\",\"is_error\":true,\"result\":\"API Error: Unable to connect to "
+                  "API (ConnectionRefused)\"}",
+                  "", "claude_unreachable", NULL, 1 },
+                { "claude_local",
+                  "{\"type\":\"result\",\"is_error\":true,\"api_error_status\":400,\"result\":\"Credit "
+                  "balance is too low\"}",
+                  "", "claude_out_of_budget", NULL, 1 },
+                { "codex_local",
+                  "{\"type\":\"turn.failed\",\"error\":{\"message\":\"unexpected status 401 Unauthorized: "
+                  "Invalid API key., url: http://127.0.0.1/v1/responses\"}}",
+                  "WARNING: proceeding, even though we could not create PATH aliases: no\n",
+                  "codex_auth_required", NULL, 1 },
+                { "codex_local",
+                  "{\"type\":\"turn.failed\",\"error\":{\"message\":\"unexpected status 503 Service "
+                  "Unavailable: no\"}}",
+                  "", "codex_transient_upstream", NULL, 1 },
+                { "codex_local",
+                  "{\"type\":\"error\",\"message\":\"Reconnecting... waiting for network (Connection "
+                  "failed: error sending request)\"}",
+                  "", "codex_unreachable", NULL, 1 },
+                /* Its own sandbox refuses every command, and it ends well. */
+                { "codex_local",
+                  "{\"type\":\"item.completed\",\"item\":{\"type\":\"command_execution\",\"exit_code\":1,"
+                  "\"aggregated_output\":\"bwrap: No permissions to create a new namespace\\n\"}}\n"
+                  "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":1}}",
+                  "", "codex_sandbox_unavailable", NULL, 0 },
+                { "gemini_local",
+                  "{\"type\":\"result\",\"status\":\"error\",\"error\":{\"message\":\"[API Error: "
+                  "{\\\"error\\\":{\\\"code\\\":401,\\\"status\\\":\\\"UNAUTHENTICATED\\\"}}]\"}}",
+                  "YOLO mode is enabled. All tool calls will be automatically approved.\n",
+                  "gemini_auth_required", NULL, 145 },
+                { "gemini_local", "", "YOLO mode is enabled. All tool calls\nout of luck\n", NULL,
+                  "Gemini exited with code 3: out of luck", 3 },
+                { "opencode_local",
+                  "{\"type\":\"error\",\"error\":{\"name\":\"APIError\",\"data\":{\"message\":\"no\","
+                  "\"statusCode\":429}}}",
+                  "", "opencode_transient_upstream", "no", 1 },
+                { "pi_local",
+                  "{\"type\":\"turn_end\",\"message\":{\"stopReason\":\"error\",\"errorMessage\":\"401 "
+                  "{\\\"type\\\":\\\"error\\\"}\"}}",
+                  "", "pi_auth_required", NULL, 0 },
+                { "pi_local",
+                  "{\"type\":\"turn_end\",\"message\":{\"stopReason\":\"error\",\"errorMessage\":\"503 "
+                  "busy\"}}\n{\"type\":\"turn_end\",\"message\":{\"stopReason\":\"stop\"}}",
+                  "", NULL, NULL, 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+                struct parsed t;
+
+                run(&t, all[i].type, "{\"model\":\"a/b\"}", NULL, all[i].out, all[i].err,
+                    all[i].exit);
+                assert_text(t.res.error_code, all[i].code);
+                if (all[i].message)
+                        assert_text(t.res.error_message, all[i].message);
+                assert_true((t.res.error_message != NULL) == (all[i].code || all[i].message));
+                done(&t);
+        }
+}
+
+/* Counters of the whole session, less what was there before. */
+static void test_counters_of_a_session(void **state)
+{
+        static const char out[] = "{\"type\":\"thread.started\",\"thread_id\":\"t-1\"}\n"
+                                  "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":200,"
+                                  "\"cached_input_tokens\":80,\"output_tokens\":40}}\n";
+        struct parsed t;
+        json_t *saved;
+
+        (void)state;
+        run(&t, "codex_local", NULL, NULL, out, "", 0);
+        assert_usage(&t, 200, 80, 40);
+        saved = json_deep_copy(t.res.session_params);
+        done(&t);
+        fixture_init(&t.f, "codex_local", "local", NULL);
+        t.f.in.session = saved;
+        assert_int_equal(fixture_build(&t.f, NULL), 0);
+        assert_text(t.f.command.session_id, "t-1");
+        assert_int_equal(adapter_parser_new(NULL, &t.f.in, &t.f.command, &t.p, NULL), 0);
+        feed(&t, false,
+             "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":300,"
+             "\"cached_input_tokens\":120,\"output_tokens\":41}}\n");
+        finish(&t, 0);
+        assert_usage(&t, 100, 40, 1);
+        assert_int_equal(json_number_value(json_object_get(
+                                 json_get_object(t.res.session_params, "totals"), "input")),
+                         300);
+        done(&t);
+        json_decref(saved);
+        run(&t, "claude_local", NULL, "s",
+            "{\"type\":\"result\",\"total_cost_usd\":4,\"model_usage_since_last_result\":{\"a.b\":"
+            "{\"costUSD\":0.5},\"c\":{\"costUSD\":0.25}}}",
+            "", 0);
+        assert_true(t.res.cost_usd == 0.75);
+        done(&t);
 }
 
 static void check_unknown(const char *type, const char *config, const char *text)
@@ -209,6 +341,9 @@ static void test_unknown_sessions(void **state)
         check_unknown("codex_local", NULL, "thread 12 not found");
         check_unknown("cursor", NULL, "Could not resume chat");
         check_unknown("gemini_local", NULL, "Session abc was NOT FOUND\nwell: session x not found");
+        check_unknown("gemini_local", NULL,
+                      "Error resuming session: Invalid session identifier \"x\"");
+        check_unknown("opencode_local", model, "\033[91m\033[1mError: \033[0mSession not found");
         check_unknown("opencode_local", model, "Resource not found: /x/session/y.json");
         check_unknown("pi_local", model, "Session file /x not found");
 }
@@ -572,6 +707,8 @@ int main(void)
                 cmocka_unit_test(test_claude_errors),
                 cmocka_unit_test(test_a_login_address),
                 cmocka_unit_test(test_when_to_try_again),
+                cmocka_unit_test(test_failures),
+                cmocka_unit_test(test_counters_of_a_session),
                 cmocka_unit_test(test_unknown_sessions),
                 cmocka_unit_test(test_codex),
                 cmocka_unit_test(test_cursor),

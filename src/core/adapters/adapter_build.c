@@ -116,9 +116,10 @@ static json_t *target_scope(const struct adapter_draft *draft)
 {
         const struct adapter_target *t = &draft->in->target;
         const char *runtime = adapter_runtime(draft);
-        json_t *target = json_pack("{s:s, s:s, s:s, s:s, s:b}", "kind", adapter_target_name(t),
-                                   "cwd", draft->cwd, "runtime", runtime, "home",
-                                   t->home ? t->home : runtime, "isRoot", t->is_root);
+        json_t *target =
+                json_pack("{s:s, s:s, s:s, s:s, s:b, s:b}", "kind", adapter_target_name(t), "cwd",
+                          draft->cwd, "runtime", runtime, "home", t->home ? t->home : runtime,
+                          "isRoot", t->is_root, "isolated", t->kind && t->kind->isolated);
 
         json_object_set_new(target, "sessions", json_string(sessions_dir(draft, runtime)));
         return target;
@@ -592,6 +593,8 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         c.billing = describe_billing(&draft);
         c.session_header = fill_header(&draft);
         c.session_id = draft.session_id;
+        c.session_totals =
+                c.session_id ? json_get_object(input->session, ADAPTER_TOTALS_MEMBER) : NULL;
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");
         *ret = c;

@@ -112,19 +112,15 @@ static int check_model_list(const json_t *list, const char *where, struct err *e
 
 static int check_fields(const json_t *fields, const char *where, struct err *err)
 {
-        static const struct adapter_member members[] = { { "session", PATHS, NULL, NULL },
-                                                         { "model", PATHS, NULL, NULL },
-                                                         { "text", PATHS, NULL, NULL },
-                                                         { "summary", PATHS, NULL, NULL },
-                                                         { "input", PATHS, NULL, NULL },
-                                                         { "cached", PATHS, NULL, NULL },
-                                                         { "output", PATHS, NULL, NULL },
-                                                         { "cost", PATHS, NULL, NULL },
-                                                         { "error", PATHS, NULL, NULL },
-                                                         { "question", PATHS, NULL, NULL },
-                                                         { "reasoning", PATHS, NULL, NULL },
-                                                         { "delta", PATHS, NULL, NULL },
-                                                         { 0 } };
+        static const struct adapter_member members[] = {
+                { "session", PATHS, NULL, NULL },  { "model", PATHS, NULL, NULL },
+                { "text", PATHS, NULL, NULL },     { "summary", PATHS, NULL, NULL },
+                { "input", PATHS, NULL, NULL },    { "cached", PATHS, NULL, NULL },
+                { "output", PATHS, NULL, NULL },   { "cost", PATHS, NULL, NULL },
+                { "error", PATHS, NULL, NULL },    { "failure", PATHS, NULL, NULL },
+                { "question", PATHS, NULL, NULL }, { "reasoning", PATHS, NULL, NULL },
+                { "delta", PATHS, NULL, NULL },    { 0 }
+        };
 
         return adapter_check_members(fields, members, where, err);
 }
@@ -147,6 +143,8 @@ static int check_match(const json_t *match, const char *where, struct err *err)
 static int check_events(const json_t *list, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "match", OBJECT, NULL, check_match },
+                                                         { "when", CONDITION, NULL, NULL },
+                                                         { "clear", WORDS, NULL, NULL },
                                                          { "set", OBJECT, NULL, check_fields },
                                                          { "add", OBJECT, NULL, check_fields },
                                                          { "keep", FLAG, NULL, NULL },
@@ -165,6 +163,8 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
                                                          { "clearSession", FLAG, NULL, NULL },
                                                          { "loginUrl", FLAG, NULL, NULL },
                                                          { "retryAt", WORDS, NULL, NULL },
+                                                         { "retryIn", WORDS, NULL, NULL },
+                                                         { "retrySec", NUMBER, NULL, NULL },
                                                          { "message", TEXT, NULL, NULL },
                                                          { 0 } };
 
@@ -183,15 +183,13 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
 static int check_output(const json_t *output, const char *where, struct err *err)
 {
         static const char *const formats[] = { "text", "json-lines", NULL };
-        static const struct adapter_member members[] = { { "format", CHOICE, formats, NULL },
-                                                         { "prefixes", WORDS, NULL, NULL },
-                                                         { "events", LIST, NULL, check_events },
-                                                         { "ignore", PATTERNS, NULL, NULL },
-                                                         { "errorFails", FLAG, NULL, NULL },
-                                                         { "errorExit", NUMBER, NULL, NULL },
-                                                         { "unparsed", TEXT, NULL, NULL },
-                                                         { "lingerSec", NUMBER, NULL, NULL },
-                                                         { 0 } };
+        static const struct adapter_member members[] = {
+                { "format", CHOICE, formats, NULL },    { "prefixes", WORDS, NULL, NULL },
+                { "events", LIST, NULL, check_events }, { "ignore", PATTERNS, NULL, NULL },
+                { "cumulative", WORDS, NULL, NULL },    { "errorFails", FLAG, NULL, NULL },
+                { "errorExit", NUMBER, NULL, NULL },    { "unparsed", TEXT, NULL, NULL },
+                { "lingerSec", NUMBER, NULL, NULL },    { 0 }
+        };
 
         return adapter_check_members(output, members, where, err);
 }

@@ -88,6 +88,13 @@ void adapter_path_each(const json_t *root, const char *path, adapter_value_fn fn
                 return;
         }
         rest = read_step(path, &step);
+        if (rest && streq(step.name, "*") && !step.each) { /* every member */
+                const char *name;
+
+                json_object_foreach((json_t *)root, name, element)
+                        adapter_path_each(element, rest, fn, ctx);
+                return;
+        }
         root = rest ? json_object_get(root, step.name) : NULL;
         if (!root)
                 return;

@@ -6,6 +6,8 @@
 #include "core/adapters/adapter_expr.h"
 #include "core/adapters/adapter_run.h"
 
+#define ADAPTER_TOTALS_MEMBER "totals" /* of a saved session: adapter_run.h, session_totals */
+
 /* While a command is being built. */
 struct adapter_draft {
         struct arena *arena;
@@ -55,9 +57,9 @@ int adapter_read_file(const struct adapter_input *in, const char *path, const ch
 /* adapter_session.c: the session to resume; NULL: none that fits. */
 const char *adapter_session_resume(const struct adapter_input *in, const char *cwd,
                                    struct arena *arena);
-/* The part of a session that is saved. A new reference. */
+/* The part of a session that is saved. `totals` is borrowed; NULL: none. A new reference. */
 json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
-                               const char *session_id);
+                               const char *session_id, json_t *totals);
 
 /* A time as part of a file's name. */
 const char *adapter_stamp(struct arena *arena, int64_t us);

@@ -55,7 +55,8 @@ static const char *trimmed_copy(struct arena *arena, const struct buf *b, size_t
 
 static bool is_trouble(const struct adapter_parser *p, const json_t *patterns)
 {
-        return adapter_like_any(patterns, buf_str(&p->error), p->error.len) ||
+        return adapter_like_any(patterns, buf_str(&p->failure), p->failure.len) ||
+               adapter_like_any(patterns, buf_str(&p->error), p->error.len) ||
                adapter_like_any(patterns, buf_str(&p->trouble), p->trouble.len);
 }
 
@@ -133,7 +134,37 @@ static int64_t read_time(const char *s)
         return digits == 1 || digits == 2 ? clock_time(s) : 0;
 }
 
-static int64_t find_retry(const struct buf *text, const json_t *marks)
+/* `1h 30m`, `20s`, `34.07s`, `5 minutes`, `45`: from now on. */
+static int64_t read_duration(const char *s)
+{
+        static const struct {
+                const char *unit;
+                double seconds;
+        } units[] = { { "ms", 0.001 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+        double total = 0;
+        char *end;
+
+        for (;;) {
+                double n = strtod(s, &end), seconds = 1;
+
+                if (end == s || !(n >= 0) || n > 1e7)
+                        break;
+                s = end + strspn(end, " ");
+                for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+                        if (!str_starts(s, units[i].unit))
+                                continue;
+                        seconds = units[i].seconds;
+                        s += strspn(s, "abcdefghijklmnopqrstuvwxyz");
+                        break;
+                }
+                total += n * seconds;
+                s += strspn(s, " ");
+        }
+        return total > 0 ? clock_wall_us() + (int64_t)(total * 1e6) : 0;
+}
+
+static int64_t find_retry(const struct buf *text, const json_t *marks,
+                          int64_t (*read)(const char *))
 {
         size_t i;
         json_t *mark;
@@ -141,7 +172,7 @@ static int64_t find_retry(const struct buf *text, const json_t *marks)
         json_array_foreach((json_t *)marks, i, mark)
         {
                 const char *at = strcasestr(buf_str(text), json_string_value(mark));
-                int64_t when = at ? read_time(at + json_string_length(mark)) : 0;
+                int64_t when = at ? read(at + json_string_length(mark)) : 0;
 
                 if (when)
                         return when;
@@ -149,20 +180,37 @@ static int64_t find_retry(const struct buf *text, const json_t *marks)
         return 0;
 }
 
+static int64_t retry_time(const struct adapter_parser *p, const json_t *rule)
+{
+        const struct buf *const texts[] = { &p->failure, &p->error, &p->trouble };
+        const json_t *seconds = json_object_get(rule, "retrySec");
+
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+                int64_t at = find_retry(texts[i], json_object_get(rule, "retryAt"), read_time);
+
+                if (!at)
+                        at = find_retry(texts[i], json_object_get(rule, "retryIn"), read_duration);
+                if (at)
+                        return at;
+        }
+        return seconds ? clock_wall_us() + json_integer_value(seconds) * US_PER_S : 0;
+}
+
 static void apply_rule(const struct adapter_parser *p, const json_t *rule, struct arena *arena,
                        struct adapter_result *ret)
 {
-        const json_t *marks = json_object_get(rule, "retryAt");
-        const char *url;
+        const char *message = json_get_string(rule, "message"), *url;
+        CLEAN(json_decrefp) json_t *scope = NULL;
 
         ret->error_code = json_get_string(rule, "code");
         ret->error_family = json_get_string(rule, "family");
-        if (json_get_string(rule, "message"))
-                ret->error_message = json_get_string(rule, "message");
         ret->clear_session = json_is_true(json_object_get(rule, "clearSession"));
-        ret->retry_not_before = find_retry(&p->error, marks);
-        if (!ret->retry_not_before)
-                ret->retry_not_before = find_retry(&p->trouble, marks);
+        ret->retry_not_before = retry_time(p, rule);
+        if (message) {
+                scope = json_pack("{s:s, s:s?}", "said", ret->error_message, "model",
+                                  p->billing.model);
+                ret->error_message = adapter_fill_arena(arena, message, scope);
+        }
         if (!json_is_true(json_object_get(rule, "loginUrl")))
                 return;
         url = find_url(&p->error, arena);
@@ -187,7 +235,8 @@ static const char *exit_message(const struct adapter_parser *p, const struct ada
 static void set_failure(const struct adapter_parser *p, const struct adapter_exit *exit,
                         struct arena *arena, struct adapter_result *ret)
 {
-        const char *said = trimmed_copy(arena, &p->error, SUMMARY_MAX);
+        const char *said =
+                trimmed_copy(arena, p->failure.len ? &p->failure : &p->error, SUMMARY_MAX);
         const json_t *unknown = json_object_get(json_get_object(p->d->json, "session"), "unknown");
         const json_t *forced = json_object_get(p->output, "errorExit");
         const json_t *rule;
@@ -222,7 +271,8 @@ static void set_ending(const struct adapter_parser *p, const struct adapter_exit
                        struct arena *arena, struct adapter_result *ret)
 {
         const char *unparsed = json_get_string(p->output, "unparsed");
-        bool said = p->error.len > 0 && json_is_true(json_object_get(p->output, "errorFails"));
+        bool said = p->failure.len > 0 ||
+                    (p->error.len > 0 && json_is_true(json_object_get(p->output, "errorFails")));
 
         ret->exit_code = exit->code;
         if (exit->timed_out) {
@@ -259,7 +309,7 @@ static void set_http_ending(const struct adapter_parser *p, const struct adapter
 
 /* The agent's output */
 
-static void set_session(const struct adapter_parser *p, struct arena *arena,
+static void set_session(const struct adapter_parser *p, json_t *totals, struct arena *arena,
                         struct adapter_result *ret)
 {
         const char *id = trimmed_copy(arena, &p->session, ADAPTER_PATH_MAX * 4);
@@ -272,7 +322,32 @@ static void set_session(const struct adapter_parser *p, struct arena *arena,
                 return;
         ret->session_id = id;
         ret->session_display_id = id;
-        ret->session_params = adapter_keep(arena, adapter_session_params(&p->in, p->cwd, id));
+        ret->session_params =
+                adapter_keep(arena, adapter_session_params(&p->in, p->cwd, id, totals));
+}
+
+/* Some programs count by session. What they counted before this run is taken off, and what they
+ * count now is kept with the session. A number that fell was begun anew. A new reference. */
+static json_t *own_counts(struct adapter_parser *p)
+{
+        json_t *totals = json_object(), *name;
+        size_t i;
+
+        json_array_foreach(json_object_get(p->output, "cumulative"), i, name)
+        {
+                double *n = adapter_counter(p, json_string_value(name));
+                double before =
+                        json_number_value(json_object_get(p->totals, json_string_value(name)));
+
+                if (!n)
+                        continue;
+                if (*n > 0 || before > 0)
+                        json_object_set_new(totals, json_string_value(name),
+                                            json_real(*n > 0 ? *n : before));
+                if (*n >= before)
+                        *n -= before;
+        }
+        return totals;
 }
 
 static void set_usage(const struct adapter_parser *p, struct adapter_result *ret)
@@ -309,6 +384,7 @@ void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, 
 {
         struct adapter_exit ending = real_ending(p, exit);
         struct adapter_result res = { 0 };
+        json_t *totals;
 
         if (p->is_http) {
                 set_http_ending(p, exit, arena, &res);
@@ -318,7 +394,8 @@ void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, 
                 res.summary =
                         trimmed_copy(arena, p->summary.len ? &p->summary : &p->text, SUMMARY_MAX);
         }
-        set_session(p, arena, &res);
+        totals = adapter_keep(arena, own_counts(p));
+        set_session(p, totals, arena, &res);
         set_usage(p, &res);
         set_billing(p, arena, &res);
         res.result_json = adapter_keep(arena, make_result(p));

@@ -27,7 +27,8 @@ static void cut_tail(struct buf *b, size_t max)
 
 static void cut_tails(struct adapter_parser *p)
 {
-        struct buf *const said[] = { &p->text, &p->session, &p->model, &p->summary, &p->error };
+        struct buf *const said[] = { &p->text,    &p->session, &p->model,
+                                     &p->summary, &p->error,   &p->failure };
 
         for (size_t i = 0; i < ARRAY_LEN(said); i++)
                 cut_tail(said[i], ADAPTER_TEXT_MAX);
@@ -61,7 +62,8 @@ static struct buf *text_field(struct adapter_parser *p, const char *name)
                 const char *name;
                 struct buf *buf;
         } all[] = { { "session", &p->session }, { "model", &p->model }, { "summary", &p->summary },
-                    { "error", &p->error },     { "text", &p->text },   { "delta", &p->text } };
+                    { "error", &p->error },     { "text", &p->text },   { "delta", &p->text },
+                    { "failure", &p->failure } };
 
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
                 if (streq(all[i].name, name))
@@ -69,7 +71,7 @@ static struct buf *text_field(struct adapter_parser *p, const char *name)
         return NULL;
 }
 
-static double *number_field(struct adapter_parser *p, const char *name)
+double *adapter_counter(struct adapter_parser *p, const char *name)
 {
         const struct {
                 const char *name;
@@ -135,7 +137,7 @@ static void take_value(void *ctx, const json_t *value)
                 take_question(f, value);
                 return;
         }
-        number = number_field(f->p, f->name);
+        number = adapter_counter(f->p, f->name);
         text = text_field(f->p, f->name);
         if (number)
                 take_number(f, number, value);
@@ -208,13 +210,23 @@ bool adapter_event_matches(const json_t *match, const json_t *event)
 
 static void take_event(struct adapter_parser *p, const json_t *event, size_t len)
 {
-        size_t i;
-        json_t *rule;
+        size_t i, k;
+        json_t *rule, *name;
 
         json_array_foreach(json_object_get(p->output, "events"), i, rule)
         {
-                if (!adapter_event_matches(json_object_get(rule, "match"), event))
+                const json_t *when = json_object_get(rule, "when");
+
+                if (!adapter_event_matches(json_object_get(rule, "match"), event) ||
+                    (when && !adapter_holds(when, event)))
                         continue;
+                json_array_foreach(json_object_get(rule, "clear"), k, name)
+                {
+                        struct buf *text = text_field(p, json_string_value(name));
+
+                        if (text)
+                                buf_clear(text);
+                }
                 take_fields(p, event, json_object_get(rule, "set"), false);
                 take_fields(p, event, json_object_get(rule, "add"), true);
                 p->said_last = p->said_last || json_is_true(json_object_get(rule, "end"));
@@ -380,6 +392,7 @@ static void remember(struct adapter_parser *p, const struct adapter_input *in,
         p->cwd = arena_strdup(a, command->cwd ? command->cwd : in->target.cwd);
         p->resumed_id = arena_strdup(a, command->session_id);
         p->new_id = arena_strdup(a, command->new_session_id);
+        p->totals = copy_kept(a, command->session_totals);
         p->timeout_ms = command->timeout_ms;
         p->is_http = command->is_http;
         p->method = arena_strdup(a, json_get_string(command->request, "method"));
@@ -419,6 +432,7 @@ void adapter_parser_free(struct adapter_parser *p)
         buf_done(&p->model);
         buf_done(&p->summary);
         buf_done(&p->error);
+        buf_done(&p->failure);
         buf_done(&p->first_error);
         json_decref(p->event);
         json_decref(p->question);

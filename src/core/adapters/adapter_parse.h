@@ -30,9 +30,10 @@ struct adapter_parser {
 
         struct adapter_lines out, err;
         struct buf text, trouble;
-        struct buf session, model, summary, error; /* the last one said */
-        struct buf first_error;                    /* line of standard error */
+        struct buf session, model, summary, error, failure; /* the last one said */
+        struct buf first_error;                             /* line of standard error */
         double input, cached, output_tokens, reasoning, cost;
+        const json_t *totals; /* what the program counted in this session before; NULL: nothing */
         bool has_usage, has_cost;
         bool said_last;           /* the event marked `end` */
         json_t *event, *question; /* owned */
@@ -43,6 +44,9 @@ bool adapter_event_matches(const json_t *match, const json_t *event);
 /* The offset of a line's event: after blanks, and after the name of the stream that some programs
  * put in front. */
 size_t adapter_line_begin(const json_t *output, const char *line, size_t len);
+
+/* One of the counters, by its name in descriptors; NULL: there is none of that name. */
+double *adapter_counter(struct adapter_parser *p, const char *name);
 
 /* adapter_outcome.c */
 void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, struct arena *arena,

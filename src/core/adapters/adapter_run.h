@@ -67,9 +67,11 @@ struct adapter_command {
         int64_t timeout_ms;         /* 0: none */
         const char *timeout_source; /* "configured" or "default" */
         int64_t grace_ms;
-        const char *session_id;     /* the session that it resumes; NULL: fresh */
-        const char *new_session_id; /* the name given to a fresh session; NULL: the program will
-                                       choose one */
+        const char *session_id;       /* the session that it resumes; NULL: fresh */
+        const json_t *session_totals; /* what the program counted in that session before, of the
+                                       * counters that it counts by session; NULL: nothing */
+        const char *new_session_id;   /* the name given to a fresh session; NULL: the program will
+                                         choose one */
         struct adapter_billing billing;
         /* Where sessions are files in the place: what the first line of a session that can be
          * resumed says, texts by name. NULL: they are not files. */
@@ -117,7 +119,7 @@ struct adapter_exit {
 
 struct adapter_result {
         const char *error_message, *error_code, *error_family; /* NULL: none */
-        int64_t retry_not_before;                              /* 0: none; us */
+        int64_t retry_not_before; /* trying again may help, at this time; 0: it will not; us */
         json_t *error_meta;
         int64_t exit_code; /* as corrected by the adapter; -1: none */
         bool has_usage;

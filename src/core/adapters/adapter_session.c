@@ -68,7 +68,7 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
 }
 
 json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
-                               const char *session_id)
+                               const char *session_id, json_t *totals)
 {
         static const char *const kept[] = { "workspaceId", "repoUrl", "repoRef" };
         const json_t *workspace = json_get_object(in->context, "paperclipWorkspace");
@@ -82,6 +82,8 @@ json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
         }
         if (bundle_key(in))
                 json_object_set_new(params, "promptBundleKey", json_string(bundle_key(in)));
+        if (totals && json_object_size(totals) > 0)
+                json_object_set(params, ADAPTER_TOTALS_MEMBER, totals);
         if (in->target.identity)
                 json_object_set(params, "remoteExecution", (json_t *)in->target.identity);
         return params;

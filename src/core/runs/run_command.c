@@ -174,13 +174,14 @@ int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err 
         const struct adapter_billing *b = &c->billing;
         CLEAN(json_decrefp)
         json_t *json = json_pack("{s:s, s:O*, s:s*, s:s*, s:s*, s:I, s:s*, s:I, s:{s:s*, s:s*, "
-                                 "s:s*, s:s*}}",
+                                 "s:s*, s:s*}, s:O*}",
                                  "type", t->input.type, "identity", t->input.target.identity, "cwd",
                                  c->cwd, "sessionId", c->session_id, "newSessionId",
                                  c->new_session_id, "timeoutMs", (json_int_t)c->timeout_ms,
                                  "timeoutSource", c->timeout_source, "graceMs",
                                  (json_int_t)c->grace_ms, "billing", "provider", b->provider,
-                                 "biller", b->biller, "type", b->type, "model", b->model);
+                                 "biller", b->biller, "type", b->type, "model", b->model,
+                                 "sessionTotals", c->session_totals);
         struct run_command row = {
                 .run_id = t->run.id,
                 .execution_key = key,
@@ -214,6 +215,7 @@ static void restore_command(struct run_task *t, const struct run_command *row)
                 .timeout_source = json_get_string(json, "timeoutSource"),
                 .grace_ms = json_integer_value(json_object_get(json, "graceMs")),
                 .session_id = json_get_string(json, "sessionId"),
+                .session_totals = json_get_object(json, "sessionTotals"),
                 .new_session_id = json_get_string(json, "newSessionId"),
                 .billing = { .provider = json_get_string(billing, "provider"),
                              .biller = json_get_string(billing, "biller"),

@@ -87,6 +87,22 @@ static int run_free_issue(struct db *db, const struct op *op, const struct run *
 
 /* -- The documents of the row ------------------------------------------------------------------ */
 
+/* What the adapter knows about a failure: its family, whether and when to try again, where to log
+ * in. */
+static void add_failure(json_t *result, const struct adapter_result *a)
+{
+        char at[ISO_TIME_LEN + 1];
+
+        if (a->error_family)
+                json_object_set_new(result, "errorFamily", json_string(a->error_family));
+        if (a->error_meta)
+                json_object_set(result, "errorMeta", a->error_meta);
+        if (a->retry_not_before) {
+                clock_iso(a->retry_not_before, at);
+                json_object_set_new(result, "retryNotBefore", json_string(at));
+        }
+}
+
 static const char *result_json(struct run_task *t, const struct run *run,
                                const struct run_outcome *o)
 {
@@ -99,6 +115,8 @@ static const char *result_json(struct run_task *t, const struct run *run,
                 json_object_update(result, o->adapter->result_json);
         if (o->adapter && o->adapter->summary)
                 json_object_set_new(result, "summary", json_string(o->adapter->summary));
+        if (o->adapter)
+                add_failure(result, o->adapter);
         if (o->result)
                 json_object_update(result, o->result);
         json_object_set_new(
