@@ -136,6 +136,21 @@ class RunningTest(AdapterTest):
         self.assertEqual((run["status"], run["exitCode"], run["error"]),
                          ("failed", 7, "Codex exited with code 7: out of luck"))
 
+    def test_a_failure_that_may_pass(self):
+        """The service is overloaded: the same work is tried again later, unless the agent is not to."""
+        for retries in (None, 0):
+            agent = self.coder("claude_local", env={"AGENT_MODE": "busy"},
+                               **({} if retries is None else {"maxRetries": retries}))
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["status"], run["errorCode"]), ("failed", "claude_transient_upstream"))
+            self.assertEqual(run["resultJson"]["errorFamily"], "transient_upstream")
+            self.assertIn("retryNotBefore", run["resultJson"])
+            again = [r for r in map(self.run_row, self.runs()) if r["retryOfRunId"] == run["id"]]
+            self.assertEqual([r["status"] for r in again], ["scheduled_retry"] if retries is None else [])
+            for r in again:
+                self.assertIn("; trying again at ", run["error"])
+                self.assertEqual(self.cancel(r)["status"], "cancelled")
+
     def test_in_a_sandbox(self):
         """The same there: the program comes with the workspace, its diary comes home, and nothing is resumed that was
         done in another sandbox (remote-execution 8.83)."""

@@ -213,13 +213,53 @@ static int settle_agent(struct db *db, struct run_task *t, const struct run *run
 
 /* -- Once more --------------------------------------------------------------------------------- */
 
-static bool may_retry(const struct run_task *t, const struct run *run, const struct run_outcome *o)
+#define TRIES_DEFAULT 3
+#define TRIES_MAX     20
+#define RETRY_MAX_S   (INT64_C(8) * 24 * 3600)
+
+/* Another run for the same work. */
+struct again {
+        const char *reason; /* NULL: none */
+        int64_t at;         /* 0: at once */
+};
+
+/* A run whose command was lost through no fault of its own is tried once more, at once. One whose
+ * adapter says that its failure may pass (adapter_run.h) is tried again at the time that it names,
+ * each time after twice the pause, `adapterConfig.maxRetries` times. */
+static struct again plan_again(const struct run_task *t, const struct run *run,
+                               const struct run_outcome *o)
 {
-        return o->is_lost && streq(run->status, RUN_FAILED) && run->process_loss_retry_count < 1 &&
-               run_agent_is_invokable(&t->agent);
+        const struct adapter_result *a = o->adapter;
+        const json_t *given = json_object_get(t->config, "maxRetries");
+        int64_t tries =
+                json_is_integer(given) ? MIN(json_integer_value(given), TRIES_MAX) : TRIES_DEFAULT;
+        int64_t now = clock_wall_us(), pause;
+
+        if (!streq(run->status, RUN_FAILED) || !run_agent_is_invokable(&t->agent))
+                return (struct again){ 0 };
+        if (o->is_lost)
+                return (struct again){ run->process_loss_retry_count < 1 ? "process_lost_retry"
+                                                                         : NULL };
+        if (!a || !a->retry_not_before || run->scheduled_retry_attempt >= tries)
+                return (struct again){ 0 };
+        pause = MAX(a->retry_not_before - now, 0) << run->scheduled_retry_attempt;
+        if (pause > RETRY_MAX_S * US_PER_S)
+                return (struct again){ 0 };
+        return (struct again){ "transient_failure_retry", now + pause };
 }
 
-static int queue_again(struct db *db, struct run_task *t, const struct run *run, struct err *err)
+static const char *again_text(struct arena *arena, const char *error, const struct again *again)
+{
+        char at[ISO_TIME_LEN + 1];
+
+        if (!again->at)
+                return arena_printf(arena, "%s; retrying once", error);
+        clock_iso(again->at, at);
+        return arena_printf(arena, "%s; trying again at %s", error, at);
+}
+
+static int queue_again(struct db *db, struct run_task *t, const struct run *run,
+                       const struct again *why, struct err *err)
 {
         json_t *context = json_deep_copy(t->context);
         struct run again = {
@@ -228,11 +268,14 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
                 .agent_id = run->agent_id,
                 .invocation_source = "automation",
                 .trigger_detail = "system",
-                .status = RUN_QUEUED,
+                .status = why->at ? RUN_SCHEDULED_RETRY : RUN_QUEUED,
                 .step = STEP_QUEUED,
                 .exit_code = -1,
                 .retry_of_run_id = run->id,
-                .process_loss_retry_count = run->process_loss_retry_count + 1,
+                .process_loss_retry_count = run->process_loss_retry_count + !why->at,
+                .scheduled_retry_at = why->at,
+                .scheduled_retry_attempt = run->scheduled_retry_attempt + !!why->at,
+                .scheduled_retry_reason = why->at ? why->reason : NULL,
                 .issue_id = run->issue_id,
                 .task_key = run->task_key,
                 .created_at = clock_now_us(),
@@ -242,14 +285,15 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
         json_object_del(context, "paperclipEnvironment");
         json_object_del(context, "paperclipWorkspace");
         json_object_set_new(context, "retryOfRunId", json_string(run->id));
-        json_object_set_new(context, "wakeReason", json_string("process_lost_retry"));
+        json_object_set_new(context, "wakeReason", json_string(why->reason));
         again.context_snapshot = json_to_arena(t->op->arena, context);
         again.updated_at = again.created_at;
         json_decref(context);
         r = runs_insert(db, &again, err);
         run_announce_queued(db, &again);
         if (r >= 0)
-                r = run_event_add(db, t->rt, run, "lifecycle", "warn", "run is tried once more",
+                r = run_event_add(db, t->rt, run, "lifecycle", "warn",
+                                  why->at ? "run is tried again later" : "run is tried once more",
                                   json_pack("{s:s}", "retryRunId", again.id), err);
         return r;
 }
@@ -261,6 +305,7 @@ struct conclusion {
         const char *from;
         const struct run_outcome *o;
         bool kick;
+        struct again again;
 };
 
 static void fill_outcome(struct conclusion *q, struct run *row, bool was_over)
@@ -284,8 +329,9 @@ static void fill_outcome(struct conclusion *q, struct run *row, bool was_over)
         row->stderr_excerpt = o->err;
         row->is_incomplete = o->is_incomplete;
         row->updated_at = clock_now_us();
-        if (!was_over && may_retry(q->t, row, o))
-                row->error = arena_printf(a, "%s; retrying once", row->error);
+        q->again = was_over ? (struct again){ 0 } : plan_again(q->t, row, o);
+        if (q->again.reason)
+                row->error = again_text(a, row->error, &q->again);
         row->result_json = result_json(q->t, row, o);
 }
 
@@ -329,8 +375,10 @@ static int conclude_in(struct db *db, void *arg, struct err *err)
                 r = run_note_end(db, t->rt, &row, err);
         if (r >= 0)
                 r = run_free_issue(db, t->op, &row, err);
-        if (r >= 0 && !was_over && may_retry(t, &row, q->o))
-                r = queue_again(db, t, &row, err);
+        if (r >= 0 && q->again.reason) {
+                r = queue_again(db, t, &row, &q->again, err);
+                q->kick = true;
+        }
         if (r >= 0)
                 r = run_wake_promote_in(db, t->op, t->rt, &row, &q->kick, err);
         if (r >= 0)
@@ -341,7 +389,7 @@ static int conclude_in(struct db *db, void *arg, struct err *err)
 int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
                  struct err *err)
 {
-        struct conclusion q = { t, from, outcome, false };
+        struct conclusion q = { .t = t, .from = from, .o = outcome };
         struct op op = run_note_op(t);
         int r;
 
