@@ -447,10 +447,25 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
         return r;
 }
 
+/* In the home of the user that the program runs as: links among what the user has there. */
+static int provide_home(struct run_asset *a, const char *beneath, bool *ret_empty, struct err *err)
+{
+        const char *home = text_or(a->plan, "home", getenv("HOME"));
+
+        *ret_empty = !home || *home != '/' || a->skills->n == 0;
+        if (*ret_empty)
+                return 0;
+        a->dir = join(a, home, beneath);
+        return link_skills(a, a->dir, err);
+}
+
 int run_asset_provide(struct run_asset *a, bool *ret_empty, struct err *err)
 {
         const json_t *company = part_with(a, "company");
+        const char *to = json_get_string(a->plan, "copyTo");
 
         *ret_empty = false;
+        if (to && strncmp(to, "~/", 2) == 0)
+                return provide_home(a, to + 2, ret_empty, err);
         return company ? provide_company(a, company, err) : provide_bundle(a, ret_empty, err);
 }

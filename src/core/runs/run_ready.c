@@ -1,12 +1,18 @@
 /* Checks in a place, before the command of a run starts there: whether the session can be resumed,
  * and whether the model is available. At this point nothing is open that would have to be
  * closed. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/clock.h"
 #include "base/fault.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 
 #define HELPER_MS     15000
 #define MODELS_MAX    ((size_t)1 << 20)
+#define KNOWN_MAX     64
+#define KNOWN_MS      (INT64_C(24) * 3600 * 1000)
 #define HEADER_SCRIPT "[ -f \"$1\" ] && head -c 65536 \"$1\" | head -n 1"
 #define NEW_SCRIPT    "mkdir -p \"${1%/*}\" && : >>\"$1\""
 
@@ -73,6 +79,54 @@ int run_ready_session(struct run_task *t, struct err *err)
 
 /* -- Models ------------------------------------------------------------------------------------ */
 
+/* Asking takes a program seconds, so a good answer counts for a day: for the agent as it is
+ * configured now, its environment and its model. The oldest is forgotten for a new one. Any
+ * thread. */
+static struct {
+        pthread_mutex_t lock;
+        struct {
+                char agent[UUID_LEN + 1], environment[UUID_LEN + 1];
+                uint64_t configuration;
+                int64_t until_ms;
+        } at[KNOWN_MAX];
+        size_t next;
+} known = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Enough to notice a change (FNV-1a). */
+static uint64_t hash_of(const char *text)
+{
+        uint64_t h = 0xcbf29ce484222325;
+
+        for (; *text; text++)
+                h = (h ^ (unsigned char)*text) * 0x100000001b3;
+        return h;
+}
+
+static bool is_model_known(const struct run_task *t)
+{
+        int64_t now = clock_mono_ms();
+        bool found = false;
+
+        (void)pthread_mutex_lock(&known.lock);
+        for (size_t i = 0; i < KNOWN_MAX && !found; i++)
+                found = known.at[i].until_ms > now && streq(known.at[i].agent, t->agent.id) &&
+                        known.at[i].configuration == hash_of(t->agent.adapter_config) &&
+                        streq(known.at[i].environment, t->record.env.id);
+        (void)pthread_mutex_unlock(&known.lock);
+        return found;
+}
+
+static void know_model(const struct run_task *t)
+{
+        (void)pthread_mutex_lock(&known.lock);
+        (void)snprintf(known.at[known.next].agent, UUID_LEN + 1, "%s", t->agent.id);
+        (void)snprintf(known.at[known.next].environment, UUID_LEN + 1, "%s", t->record.env.id);
+        known.at[known.next].configuration = hash_of(t->agent.adapter_config);
+        known.at[known.next].until_ms = clock_mono_ms() + KNOWN_MS;
+        known.next = (known.next + 1) % KNOWN_MAX;
+        (void)pthread_mutex_unlock(&known.lock);
+}
+
 int run_ready_model(struct run_task *t, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { .max = MODELS_MAX };
@@ -81,7 +135,7 @@ int run_ready_model(struct run_task *t, struct err *err)
         const char *fault;
         int r;
 
-        if (!c->list_argv)
+        if (!c->list_argv || is_model_known(t))
                 return 0;
         req = (struct exec_request){
                 .command = c->list_argv[0],
@@ -98,5 +152,8 @@ int run_ready_model(struct run_task *t, struct err *err)
         if (r < 0)
                 return r;
         fault = adapter_model_fault(t->op->arena, &t->input, &t->command, &end.how);
-        return fault ? err_set(err, ERR_UNPROCESSABLE, "%s", fault) : 0;
+        if (fault)
+                return err_set(err, ERR_UNPROCESSABLE, "%s", fault);
+        know_model(t);
+        return 0;
 }
