@@ -8,6 +8,8 @@
 
 static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
 {
+        CLEAN(json_decrefp) json_t *hosts = adapter_all_hosts(d);
+
         jw_object(w);
         jw_kstring(w, "type", d->type);
         jw_kstring(w, "label", d->label);
@@ -15,6 +17,8 @@ static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
         jw_kbool(w, "loaded", d->runs);
         jw_kbool(w, "disabled", !d->runs);
         jw_kbool(w, "supportsRemoteExecution", d->is_remote);
+        jw_kstring(w, "command", json_get_string(d->json, "command"));
+        jw_kvalue(w, "hosts", hosts);
         jw_object_end(w);
 }
 

@@ -56,6 +56,8 @@ const struct cli_command cli_commands[] = {
           .sub = company_commands },
         { "agent", "", "List, create, change and wake agents", "berth agent list",
           .notes = "`berth key create --agent AGENT` makes a key for one.", .sub = agent_commands },
+        { "adapter", "", "List the kinds of agent programs, and try one", "berth adapter list",
+          .sub = adapter_commands },
         { "runs", "", "Show, follow and end the runs of agents", "berth runs list",
           .notes = "RUN is an id, or a part of one. `berth agent wake` starts one; `berth run` is "
                    "for\nsingle commands.",

@@ -136,6 +136,40 @@ class RunningTest(AdapterTest):
         self.assertEqual((run["status"], run["exitCode"], run["error"]),
                          ("failed", 7, "Codex exited with code 7: out of luck"))
 
+    def test_models_are_asked_for_once(self):
+        agent = self.coder("opencode_local")
+        asked = pathlib.Path(f"{self.diary}.models")
+        for n in (1, 1):
+            self.run_it(agent)
+            self.assertEqual(len(asked.read_text().splitlines()), n)
+        config = self.ok("GET", f"/api/agents/{agent['id']}")["adapterConfig"]
+        self.ok("PATCH", f"/api/agents/{agent['id']}", {"adapterConfig": {**config, "variant": "high"}})
+        self.run_it(agent)
+        self.assertEqual(len(asked.read_text().splitlines()), 2)
+
+    def test_long_instructions(self):
+        """More than fits into one argument of a command."""
+        text = self.work / "AGENTS.md"
+        text.write_text("be kind\n" * 24000)
+        for kind in ("gemini_local", "pi_local"):
+            self.run_it(self.coder(kind, instructionsFilePath=str(text)))
+        (_, gemini, _), (pi, _, _) = self.calls()
+        self.assertGreater(gemini.count("be kind"), 23999)
+        self.assertGreater(pathlib.Path(pi.split("--append-system-prompt ")[1].split()[0]).stat().st_size, 190000)
+
+    def test_skills_on_this_machine(self):
+        home = self.temp_dir()
+        (home / ".gemini/skills/mine").mkdir(parents=True)
+        self.daemon.env = {**self.daemon.env, "HOME": str(home)}
+        self.daemon.restart()
+        self.run_it(self.coder("gemini_local"))
+        self.assertIn("name: berth", (home / ".gemini/skills/berth/SKILL.md").read_text())
+        self.assertTrue((home / ".gemini/skills/mine").is_dir())
+        run = self.run_it(self.coder("opencode_local"))
+        env = next(e for e in self.run_events(run) if e["eventType"] == "adapter.invoke")["payload"]["env"]
+        (path,) = json.loads(env["OPENCODE_CONFIG_CONTENT"])["skills"]["paths"]
+        self.assertTrue((pathlib.Path(path) / "berth/SKILL.md").is_file())
+
     def test_a_failure_that_may_pass(self):
         """The service is overloaded: the same work is tried again later, unless the agent is not to."""
         for retries in (None, 0):
@@ -238,6 +272,19 @@ class Trying(AdapterTest):
     def ends(self):
         """How the leases of tests ended, oldest first."""
         return [r["status"] for r in self.daemon.sql("SELECT status FROM environment_leases ORDER BY acquired_at")]
+
+
+class CommandTest(Trying):
+    def test_list_and_test(self):
+        _, listed, _ = self.cli("adapter", "list")
+        self.assertRegex(listed, r"claude_local +Claude +claude +api.anthropic.com")
+        command = str(self.bin / "claude")
+        status, said, why = self.cli("adapter", "test", "claude_local", "--environment", "Local", "-o", f"command={command}")
+        self.assertEqual(status, 0, why)
+        self.assertIn(f"Command is executable: {command}", said)
+        status, said, _ = self.cli("adapter", "test", "claude_local", "--environment", "Local", "-o", "command=/no/such")
+        self.assertEqual(status, 1)
+        self.assertIn("fail", said)
 
 
 class TryingTest(Trying):

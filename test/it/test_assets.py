@@ -208,7 +208,7 @@ class SandboxTest(Assets):
     def test_pi(self):
         self.skill("review")
         args, _, seen = self.call(self.coder("pi_local", self.sandbox(), look=f"{REMOTE}/pi"))
-        self.assertIn(f"--skill {REMOTE}/pi/skills ", args)
+        self.assertIn(f"--skill {REMOTE}/pi/skills", args)
         self.assertIn(f"{REMOTE}/pi/skills/review/SKILL.md", seen)
 
     def test_which(self):
@@ -540,7 +540,7 @@ class HereTest(Assets):
         folder = self.skill("review")
         args, _, _ = self.call(self.coder("pi_local"))
         (bundle,) = (self.daemon.data / "companies" / ident(self.acme) / "pi-prompt-cache").iterdir()
-        self.assertIn(f"--skill {bundle} ", args)
+        self.assertIn(f"--skill {bundle}", args)
         self.assertEqual(os.readlink(bundle / "review"), str(folder))
 
     def test_a_skill_that_moved(self):

@@ -34,6 +34,25 @@ static int check_args(const json_t *list, const char *where, struct err *err)
         return 0;
 }
 
+static int check_hosts(const json_t *list, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
+                                                         { "hosts", WORDS, NULL, NULL },
+                                                         { 0 } };
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)list, i, one)
+        {
+                CLEAN(cleanup_free) char *inner = xasprintf("%s[%zu]", where, i);
+                int r = json_is_string(one) ? 0 : adapter_check_members(one, members, inner, err);
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
 static int check_env(const json_t *list, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
@@ -264,6 +283,9 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "env", LIST, NULL, check_env },
                 { "services", FLAG, NULL, NULL },
                 { "require", LIST, NULL, check_require },
+                { "hosts", LIST, NULL, check_hosts },
+                { "moreHosts", WORDS, NULL, NULL },
+                { "baseUrl", PATHS, NULL, NULL },
                 { "prompt", CHOICE, prompts, NULL },
                 { "showStdin", FLAG, NULL, NULL },
                 { "instructions", CHOICE, instructions, NULL },
@@ -438,6 +460,22 @@ int adapter_load(const char *path, void (*complain)(void *ctx, const char *text)
         }
         (void)closedir(dir);
         return 0;
+}
+
+json_t *adapter_all_hosts(const struct adapter_descriptor *d)
+{
+        json_t *hosts = json_array(), *one, *host;
+        size_t i, k;
+
+        json_array_foreach(json_object_get(d->json, "hosts"), i, one)
+        {
+                if (json_is_string(one))
+                        json_array_append(hosts, one);
+                json_array_foreach(json_object_get(one, "hosts"), k, host)
+                        json_array_append(hosts, host);
+        }
+        json_array_extend(hosts, json_object_get(d->json, "moreHosts"));
+        return hosts;
 }
 
 const char *adapter_text(const struct adapter_descriptor *d, const char *member,

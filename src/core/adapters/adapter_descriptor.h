@@ -37,6 +37,9 @@ int adapter_load(const char *path, void (*complain)(void *ctx, const char *text)
 /* ERR_INVALID naming the member. */
 int adapter_descriptor_check(const json_t *json, struct err *err);
 
+/* The hosts that its program may need, whatever an agent is configured with. A new reference. */
+json_t *adapter_all_hosts(const struct adapter_descriptor *d);
+
 /* The default of a member that is a text, a number, a list. */
 const char *adapter_text(const struct adapter_descriptor *d, const char *member,
                          const char *fallback);
