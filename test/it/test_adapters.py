@@ -407,6 +407,36 @@ class OwnTest(Trying):
                          ("pass", ["mine_environment_target", "mine_cwd_valid", "mine_install_command_run",
                                    "mine_command_resolvable", "mine_hello_probe_passed"]), result)
 
+    def own_adapter(self, install):
+        """One whose program is not there: it is started by its own name only when the script made it."""
+        (self.daemon.data / "adapters" / "mine.json").write_text(json.dumps(
+            {"type": "mine", "remote": True, "command": "my-agent", "install": {"shell": install}, "prompt": "none",
+             "output": {"format": "text"}}))
+        self.daemon.restart()
+        return self.agent(self.acme, "M", adapterType="mine",
+                          defaultEnvironmentId=ident(self.sandbox(network="allowlist", allowedHosts=["example.com"])))
+
+    def test_installed_for_the_user(self):
+        """In ~/.local/bin, which is not on the search path of the place; each line is an event."""
+        agent = self.own_adapter("mkdir -p ~/.local/bin; printf '#!/bin/sh\\necho I am $0\\n' >~/.local/bin/my-agent; "
+                                 "chmod +x ~/.local/bin/my-agent; echo one; echo two >&2")
+        run = self.run_it(agent)
+        self.assertIn("/.local/bin/my-agent", self.log_text(run))
+        self.assertEqual([e["message"] for e in self.run_events(run) if e["eventType"] == "install"], ["one", "two"])
+
+    def test_an_installation_that_fails(self):
+        run = self.finished(self.wake(self.own_adapter("echo first; echo no such package >&2; exit 3")))
+        self.assertEqual((run["status"], run["errorCode"], run["error"]),
+                         ("failed", "adapter_install_failed",
+                          "my-agent could not be installed in this sandbox: no such package"))
+
+    def test_no_network_to_install_with(self):
+        """Nothing is tried: the answer comes at once, and says what helps."""
+        agent = self.agent(self.acme, "C", adapterType="claude_local", defaultEnvironmentId=ident(self.sandbox()))
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "adapter_install_failed"))
+        self.assertIn("claude is not in this sandbox, which has no network to install it: start", run["error"])
+
     def test_it_is_an_adapter_like_others(self):
         shown = self.ok("GET", f"/api/companies/{self.acme['id']}/environments/capabilities")["adapters"]
         self.assertEqual((shown[-1]["adapterType"], shown[-1]["drivers"]["ssh"]), ("mine", "supported"))

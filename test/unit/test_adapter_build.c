@@ -606,14 +606,23 @@ static void test_setup(void **state)
         (void)state;
         fixture_init(&f, "claude_local", "sandbox", NULL);
         assert_int_equal(fixture_build(&f, NULL), 0);
-        assert_string_equal(
+        assert_non_null(strstr(
                 f.command.setup,
-                "command -v 'claude' >/dev/null 2>&1 || { if [ \"$(id -u)\" -eq 0 ]; then npm "
+                "if [ \"$(id -u)\" -eq 0 ]; then npm "
                 "install -g '@anthropic-ai/claude-code'; elif command -v sudo >/dev/null 2>&1 && "
                 "sudo -n true >/dev/null 2>&1; then sudo -E npm install -g "
                 "'@anthropic-ai/claude-code'; else mkdir -p \"$HOME/.local\" && npm install -g "
-                "--prefix \"$HOME/.local\" '@anthropic-ai/claude-code'; fi\n}");
+                "--prefix \"$HOME/.local\" '@anthropic-ai/claude-code'; fi\n}"));
+        assert_string_equal(f.command.setup_error, "claude could not be installed in this sandbox");
         assert_int_equal(f.command.setup_timeout_ms, 1800000);
+        fixture_done(&f);
+        fixture_init(&f, "claude_local", "sandbox", NULL);
+        f.in.target.is_offline = true;
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        assert_null(strstr(f.command.setup, "npm"));
+        assert_true(
+                str_starts(f.command.setup_error,
+                           "claude is not in this sandbox, which has no network to install it: "));
         fixture_done(&f);
         fixture_init(&f, "claude_local", "sandbox", "{\"command\":\"/opt/claude\"}");
         assert_int_equal(fixture_build(&f, NULL), 0);

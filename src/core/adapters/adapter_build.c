@@ -260,7 +260,7 @@ static void push_described(struct argv *v, const struct adapter_draft *draft, co
 }
 
 static int make_argv(const struct adapter_draft *draft, const char *command, const json_t *args,
-                     const char *const **ret, struct err *err)
+                     const char ***ret, struct err *err)
 {
         struct argv *v = arena_new(draft->arena, struct argv);
 
@@ -281,7 +281,7 @@ static int make_args(const struct adapter_draft *draft, const char *command,
         const json_t *list = json_get_object(draft->d->json, "modelList");
         const json_t *seconds =
                 json_object_get(list, is_disposable(draft) ? "sandboxSeconds" : "seconds");
-        const char *const *argv;
+        const char **argv;
         int r = make_argv(draft, command, json_object_get(draft->d->json, "args"), &argv, err);
 
         if (r < 0)
@@ -485,7 +485,16 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
 
         if (!is_disposable(draft) || !own || !streq(own, command))
                 return;
-        c->setup = adapter_setup_script(draft->d, command, draft->arena);
+        c->setup =
+                adapter_setup_script(draft->d, command, draft->in->target.is_offline, draft->arena);
+        c->setup_error = arena_printf(
+                draft->arena,
+                draft->in->target.is_offline
+                        ? "%s is not in this %s, which has no network to install it: start the "
+                          "%s from a snapshot that has it (docs/adapters.md, Getting the program "
+                          "in), or give it a network"
+                        : "%s could not be installed in this %s",
+                command, draft->in->target.kind->label, draft->in->target.kind->label);
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;
 }
 

@@ -32,15 +32,30 @@ const char *adapter_install_script(const struct adapter_descriptor *d, struct ar
 }
 
 const char *adapter_setup_script(const struct adapter_descriptor *d, const char *command,
-                                 struct arena *arena)
+                                 bool is_offline, struct arena *arena)
 {
         const char *install = adapter_install_script(d, arena);
-        CLEAN(buf_done) struct buf b = BUF_INIT;
+        CLEAN(buf_done) struct buf b = BUF_INIT, word = BUF_INIT;
 
         if (!install)
                 return NULL;
-        buf_puts(&b, "command -v ");
-        shell_quote(&b, command);
-        buf_appendf(&b, " >/dev/null 2>&1 || { %s\n}", install);
+        shell_quote(&word, command);
+        buf_appendf(&b,
+                    "PATH=\"$HOME/.local/bin:$PATH\"; export PATH\n"
+                    "has() { command -v %s >/dev/null 2>&1; }\n",
+                    buf_str(&word));
+        if (is_offline)
+                buf_puts(&b, "has || exit 1\n");
+        else
+                buf_appendf(&b,
+                            "if ! has; then\n"
+                            "{ %s\n} </dev/null 2>&1 || has || exit 1\n"
+                            "has || { echo \"its installation left no\" %s; exit 1; }\n"
+                            "fi\n",
+                            install, buf_str(&word));
+        buf_appendf(&b,
+                    "p=$(command -v %s)\n"
+                    "case \"$p\" in \"$HOME\"/.local/bin/*) echo \"" ADAPTER_FOUND "$p\" ;; esac\n",
+                    buf_str(&word));
         return arena_strdup(arena, buf_str(&b));
 }

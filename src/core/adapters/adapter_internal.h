@@ -68,8 +68,9 @@ const char *adapter_first_line(struct arena *arena, const char *text);
 
 /* adapter_install.c: a script that installs the command of a descriptor; NULL: it has none. */
 const char *adapter_install_script(const struct adapter_descriptor *d, struct arena *arena);
-/* The same script; it does nothing where `command` is already there. */
+/* A script that sees to it that `command` is there, also in ~/.local/bin; without a network it only
+ * looks. NULL: the descriptor does not say how to install it. */
 const char *adapter_setup_script(const struct adapter_descriptor *d, const char *command,
-                                 struct arena *arena);
+                                 bool is_offline, struct arena *arena);
 
 #endif

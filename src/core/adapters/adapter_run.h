@@ -26,6 +26,8 @@ struct adapter_target {
         const json_t *identity;  /* remote-execution 5.2; NULL: local */
         int64_t timeout_ms;      /* of the environment; 0: none */
         bool is_root;            /* the command runs as uid 0 there */
+        bool is_offline;         /* nothing beyond the place can be reached from there */
+        const json_t *allowed;   /* the hosts that can be; NULL: any, or it is not known */
 };
 
 struct adapter_input {
@@ -57,10 +59,11 @@ struct adapter_command {
         /* Object of strings: neither the agent's own variables, which the executor adds, nor those
          * of the callback, which the engine sets last. */
         json_t *env;
-        /* A script for `sh -c` in the same place before the command, which installs missing
-         * programs; NULL: nothing to do. A failure of the script is not an error: the command will
-         * report what is missing. */
-        const char *setup;
+        /* A script for `sh -c` in the same place before the command, which installs a missing
+         * program; NULL: nothing to do. If it fails, the run does: `setup_error` and its last line
+         * say why. A program that it found outside the search path is the last line of its output,
+         * after ADAPTER_FOUND. */
+        const char *setup, *setup_error;
         int64_t setup_timeout_ms;
         const char *stdin_text; /* NULL: none */
         size_t stdin_len;
@@ -77,13 +80,15 @@ struct adapter_command {
          * resumed says, texts by name. NULL: they are not files. */
         const json_t *session_header;
         /* A command that prints the available models; NULL: the list is not needed. */
-        const char *const *list_argv;
+        const char **list_argv;
         int64_t list_timeout_ms;
         bool is_http;                  /* no command: `request` is sent from this machine */
         json_t *request;               /* {method, url, headers, body} */
         json_t *invocation;            /* payload of the run event adapter.invoke */
         const char *const *redact_env; /* names whose values the event must not show */
 };
+
+#define ADAPTER_FOUND "berth-command "
 
 /* ERR_UNPROCESSABLE with Paperclip's text (`Process adapter missing command`, …). *ret's JSON
  * values are the arena's. `fresh`: do not resume, whatever is saved. */

@@ -159,6 +159,9 @@ struct kind {
         /* Whether this configuration lets commands in its places reach services of this machine
          * that can be reached only from it. NULL: none does. */
         bool (*reaches_host)(const json_t *config);
+        /* Whether programs in a place of this configuration reach nothing beyond it. If not,
+         * *ret_allowed is the list of the hosts that they reach, or NULL: any. NULL: not known. */
+        bool (*is_offline)(const json_t *config, const json_t **ret_allowed);
         const struct kind_starter *starter; /* NULL: no company begins with one */
         /* An environment was deleted: forget what the daemon keeps of it. Called for any driver,
          * since the environment may have had another one. NULL: nothing is kept. */

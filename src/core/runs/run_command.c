@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "core/adapters/adapter_internal.h"
 #include "core/exec/exec_request.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
@@ -108,9 +109,10 @@ static json_t *target_identity(struct run_task *t)
 void run_input(struct run_task *t, const json_t *session)
 {
         const struct kind *kind = target_kind(t);
+        const json_t *config = run_parse(t->op->arena, t->record.env.config), *allowed = NULL;
         bool is_local = kind && kind->runs_on_host;
-        json_int_t limit = json_integer_value(
-                json_object_get(run_parse(t->op->arena, t->record.env.config), "timeoutMs"));
+        json_int_t limit = json_integer_value(json_object_get(config, "timeoutMs"));
+        bool is_offline = kind && kind->is_offline && kind->is_offline(config, &allowed);
 
         t->input = (struct adapter_input){
                 .type = t->agent.adapter_type,
@@ -131,6 +133,8 @@ void run_input(struct run_task *t, const json_t *session)
                         .identity = target_identity(t),
                         .timeout_ms = is_local ? 0 : MAX(limit, 0),
                         .is_root = is_local && geteuid() == 0,
+                        .is_offline = is_offline,
+                        .allowed = allowed,
                 },
         };
 }
@@ -275,10 +279,63 @@ static void add_redact(struct arena *arena, const char *value, struct exec_reque
         req->redact = list;
 }
 
+/* The lines of its output become events; the last ones, where there are too many. */
+#define SETUP_LINES      200
+#define SETUP_OUTPUT_MAX ((size_t)1 << 20)
+
+struct setup_lines {
+        struct run_task *t;
+        const char *text;
+};
+
+static int add_setup_lines(struct db *db, void *arg, struct err *err)
+{
+        const struct setup_lines *q = arg;
+        const char *line = q->text;
+        size_t n = 0;
+        int r = 0;
+
+        for (const char *at = line; *at; at++)
+                n += *at == '\n';
+        for (; r >= 0 && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+                if (n-- > SETUP_LINES || strcspn(line, "\r\n") == 0 ||
+                    str_starts(line, ADAPTER_FOUND))
+                        continue;
+                r = run_event_add(db, q->t->rt, &q->t->run, "install", "info",
+                                  adapter_first_line(q->t->op->arena, line), NULL, err);
+        }
+        return r;
+}
+
+/* The last line that is not empty; NULL: none. */
+static const char *last_line(struct arena *arena, const char *text)
+{
+        const char *end = text + strlen(text), *begin;
+
+        while (end > text && strchr(" \t\r\n", end[-1]))
+                end--;
+        for (begin = end; begin > text && begin[-1] != '\n';)
+                begin--;
+        return end > begin ? adapter_first_line(arena, begin) : NULL;
+}
+
+/* A program outside the search path is started by its path, unless something else is started in its
+ * place. */
+static void use_program(struct adapter_command *c, const char *path)
+{
+        const char *slash = strrchr(path, '/');
+
+        if (!slash || !streq(slash + 1, c->command))
+                return;
+        if (c->list_argv && streq(c->list_argv[0], c->command))
+                c->list_argv[0] = path;
+        c->command = path;
+}
+
 int run_setup(struct run_task *t, struct err *err)
 {
-        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
-        const struct adapter_command *c = &t->command;
+        CLEAN(run_command_end_done) struct run_command_end end = { .max = SETUP_OUTPUT_MAX };
+        struct adapter_command *c = &t->command;
         struct exec_request req = {
                 .command = "sh",
                 .args = (const char *[]){ "-c", c->setup, NULL },
@@ -286,6 +343,8 @@ int run_setup(struct run_task *t, struct err *err)
                 .timeout_ms = MAX(c->setup_timeout_ms, 0),
                 .idempotency_key = arena_printf(t->op->arena, "setup:%s", t->run.id),
         };
+        struct setup_lines lines = { .t = t };
+        const char *said;
         int r;
 
         if (!c->setup)
@@ -295,8 +354,24 @@ int run_setup(struct run_task *t, struct err *err)
         FAULT("run.setup.after");
         if (r == ERR_CANCELLED)
                 return r;
-        err_clear(err);
-        return 0;
+        if (r < 0) { /* the place could not be asked: the command will say what is missing */
+                err_clear(err);
+                return 0;
+        }
+        said = last_line(t->op->arena, buf_str(&end.out));
+        if (said && str_starts(said, ADAPTER_FOUND))
+                use_program(c, said + strlen(ADAPTER_FOUND));
+        lines.text = buf_str(&end.out);
+        if (end.out.len > 0)
+                r = store_write(t->op, t->rt->store, add_setup_lines, &lines, err);
+        if (r < 0 || (!end.how.timed_out && end.how.has_code && end.how.code == 0))
+                return r;
+        if (end.how.timed_out)
+                said = arena_printf(t->op->arena, "it took longer than %llds",
+                                    (long long)(c->setup_timeout_ms / 1000));
+        t->failure_code = "adapter_install_failed";
+        return err_set(err, ERR_UNPROCESSABLE, "%s%s%s", c->setup_error, said ? ": " : "",
+                       said ? said : "");
 }
 
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)

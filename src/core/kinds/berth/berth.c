@@ -424,6 +424,16 @@ static const struct box_route *berth_route(const struct place *place)
         return box_route_here();
 }
 
+static bool berth_is_offline(const json_t *config, const json_t **ret_allowed)
+{
+        const char *network = json_get_string(config, "network");
+
+        *ret_allowed = network && streq(network, "allowlist")
+                               ? json_object_get(config, "allowedHosts")
+                               : NULL;
+        return !network || streq(network, "none");
+}
+
 static int berth_starter_check(struct op *op, struct runtime *rt, struct err *err)
 {
         return sandbox_host_check(op, rt->sandbox, err);
@@ -457,6 +467,7 @@ const struct kind kind_berth = {
         .writes_cleanup_status = true,
         .release_failure_reason = "adapter_or_run_failure",
         .reaches_host = sandbox_reaches_host,
+        .is_offline = berth_is_offline,
         .starter = &berth_starter,
         .normalize = berth_normalize,
         .schema = berth_schema,
