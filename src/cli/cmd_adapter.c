@@ -1,7 +1,6 @@
 /* `berth adapter`: the kinds of agent programs, and trying one in an environment. */
 #include "cli/action.h"
 #include "cli/cli.h"
-#include "cli/cmd_env.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -11,8 +10,8 @@ static const char *hosts_text(struct cli *c, const json_t *adapter)
         size_t i;
         json_t *host;
 
-        json_array_foreach(json_object_get(adapter, "hosts"), i, host)
-                text = cli_printf(c, "%s%s%s", text, *text ? " " : "", json_string_value(host));
+        json_array_foreach(json_object_get(adapter, "hosts"), i, host) text =
+                cli_printf(c, "%s%s%s", text, *text ? " " : "", json_string_value(host));
         return text;
 }
 
@@ -61,10 +60,9 @@ const struct cli_command adapter_commands[] = {
           "berth adapter test claude_local --environment Sandbox", .words = 1,
           .notes = "Looks for the program, installs it where the adapter says how, and asks it to "
                    "say hello.\nExit status 1 when a check failed.",
-          .options = OPTIONS(
-                  { "environment", 0, OPTION_VALUE, "ENV", "where (the default of the company)" },
-                  { "option", 'o', OPTION_LIST, "KEY=VALUE", "a member of the adapterConfig" },
-                  { "config", 0, OPTION_VALUE, "JSON|@FILE", "the adapterConfig" }),
+          .options = OPTIONS({ "environment", "ENV", "where (the default of the company)" },
+                             { "option", "KEY=VALUE", "a member of the adapterConfig", 'o', true },
+                             { "config", "JSON|@FILE", "the adapterConfig" }),
           .run = cmd_adapter_test },
         { 0 },
 };

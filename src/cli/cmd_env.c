@@ -195,6 +195,24 @@ static int read_env_names(const struct args *a, const char **ret_driver, const c
         return cli_one_of("--driver", driver, drivers, err);
 }
 
+/* --for TYPE: a network to the hosts that the adapter's program needs. */
+static int allow_hosts(struct cli *c, const char *type, json_t *config, struct err *err)
+{
+        json_t *adapter, *hosts = json_object_get(config, "allowedHosts");
+        int r;
+
+        if (!config || !streq(cli_text(config, "provider"), "berth"))
+                return err_set(err, ERR_USAGE, "--for is for the built-in sandbox");
+        r = cli_call(c, "GET", cli_printf(c, "/api/adapters/%s", type), NULL, &adapter, err);
+        if (r < 0)
+                return r;
+        hosts = json_is_array(hosts) ? json_incref(hosts) : json_array();
+        json_array_extend(hosts, json_object_get(adapter, "hosts"));
+        json_object_set_new(config, "allowedHosts", hosts);
+        json_object_set_new(config, "network", json_string("allowlist"));
+        return 0;
+}
+
 static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *config = NULL, *environment, *body = cli_keep(c, json_object());
@@ -215,6 +233,11 @@ static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
                 config = cli_keep(c, json_object());
         if (streq(driver, "sandbox"))
                 set_once(config, "provider", json_string("berth"));
+        if (args_value(a, "for")) {
+                r = allow_hosts(c, args_value(a, "for"), config, err);
+                if (r < 0)
+                        return r;
+        }
         if (is_address)
                 r = complete_ssh_config(c, a, company, config, &name, err);
         if (r >= 0)
@@ -388,6 +411,8 @@ const struct cli_command env_commands[] = {
           .options =
                   OPTIONS({ "driver", "DRIVER", "local, ssh, sandbox or plugin" }, CONFIG_OPTIONS,
                           { "description", "TEXT", "what it is for" },
+                          { "for", "ADAPTER",
+                            "sandbox: allow the hosts that this adapter's program needs" },
                           { "name", "NAME", "ssh: another name than the host's" },
                           { "key", "FILE", "ssh: the private key; without, your own ssh set-up" },
                           { "accept-host-key", NULL, "ssh: record the host's key now" }),
@@ -400,7 +425,8 @@ const struct cli_command env_commands[] = {
           .options = OPTIONS(
                   { "name", "NAME", "a new name" }, { "description", "TEXT", "a new description" },
                   { "status", "STATUS", "active or archived" },
-                  { "move-to", "ENV", "the environment that takes over what uses this one" }, CONFIG_OPTIONS),
+                  { "move-to", "ENV", "the environment that takes over what uses this one" },
+                  CONFIG_OPTIONS),
           .run = cmd_env_update },
         { "delete", "ENV [--close-leases] [--move-to ENV] [--yes]", "Delete an environment",
           "berth env delete box --yes", .words = 1,
@@ -408,9 +434,10 @@ const struct cli_command env_commands[] = {
                   "Says first what uses it, and refuses while leases live, or while agents, "
                   "projects, issues,\nworkspaces or the company's default name it: --move-to moves "
                   "these.",
-          .options = OPTIONS({ "close-leases", NULL, "end its living leases first" },
-                             { "move-to", "ENV", "the environment that takes over what uses this one" },
-                             { "yes", NULL, "do not ask", 'y' }),
+          .options = OPTIONS(
+                  { "close-leases", NULL, "end its living leases first" },
+                  { "move-to", "ENV", "the environment that takes over what uses this one" },
+                  { "yes", NULL, "do not ask", 'y' }),
           .run = cmd_env_delete },
         { "probe", "ENV", "Test whether an environment works", "berth env probe Local", .words = 1,
           .notes = "Exit status 1 when it does not.",

@@ -209,9 +209,13 @@ void proxy_forbid(struct proxy_conn *c, const char *fmt, ...)
         (void)vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
         atomic_fetch_add(&c->proxy->config.counters->refused, 1);
-        if (is_news(c->proxy, &c->target))
+        if (is_news(c->proxy, &c->target)) {
                 log_warn("an environment was refused a connection", LOG_S("place", c->proxy->name),
                          LOG_S("host", c->target.name), LOG_I("port", c->target.port),
                          LOG_S("why", text));
+                if (c->proxy->config.on_refused)
+                        c->proxy->config.on_refused(c->proxy->config.ctx, c->target.name,
+                                                    c->target.port, text);
+        }
         proxy_refuse(c, FORBIDDEN, "%s", text);
 }

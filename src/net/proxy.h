@@ -35,9 +35,12 @@ struct proxy_config {
         size_t n_patterns;
         const struct private_hosts *private_hosts; /* allowed although not public; NULL: none. Lives
                                                     * longer than the proxy */
-        unsigned max_connections;                  /* default 256; the next is closed */
-        unsigned head_timeout_ms;                  /* default 10000 */
-        unsigned resolve_timeout_ms;               /* default 10000; 504 */
+        /* A host was refused, for the first time in a while; `ctx` lives as long as the proxy. */
+        void (*on_refused)(void *ctx, const char *host, uint16_t port, const char *why);
+        void *ctx;
+        unsigned max_connections;    /* default 256; the next is closed */
+        unsigned head_timeout_ms;    /* default 10000 */
+        unsigned resolve_timeout_ms; /* default 10000; 504 */
         unsigned connect_timeout_ms; /* default 10000 for all addresses together; 504 */
         unsigned idle_timeout_ms;    /* default 300000 without a byte in either direction */
 };

@@ -259,6 +259,16 @@ int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_f
                         DB_ARGS(DB_T(agent_id)), arena, fn, ctx, err);
 }
 
+int runs_last_in_place(struct db *db, const char *place_id, struct arena *arena, run_fn fn,
+                       void *ctx, struct err *err)
+{
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE id = "
+                        "(SELECT heartbeat_run_id FROM environment_leases WHERE place_id = ?1 "
+                        "ORDER BY acquired_at DESC LIMIT 1)",
+                        DB_ARGS(DB_T(place_id)), arena, fn, ctx, err);
+}
+
 int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
              struct err *err)
 {

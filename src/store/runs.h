@@ -88,6 +88,9 @@ int runs_cancelled(struct db *db, struct arena *arena, run_fn fn, void *ctx, str
 /* Live ones of an agent. */
 int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
                  struct err *err);
+/* The one that works in a place, or was the last to. */
+int runs_last_in_place(struct db *db, const char *place_id, struct arena *arena, run_fn fn,
+                       void *ctx, struct err *err);
 /* scheduled_retry whose time has come. */
 int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
              struct err *err);

@@ -287,6 +287,51 @@ class CommandTest(Trying):
         self.assertIn("fail", said)
 
 
+class NetworkTest(AdapterTest):
+    def test_a_sandbox_for_an_adapter(self):
+        status, _, why = self.cli("env", "create", "sandbox", "for-claude", "--for", "claude_local")
+        self.assertEqual(status, 0, why)
+        status, shown, _ = self.cli("env", "show", "for-claude", "--json")
+        config = json.loads(shown)["config"]
+        self.assertEqual((config["network"], "api.anthropic.com" in config["allowedHosts"]), ("allowlist", True))
+        status, _, why = self.cli("env", "create", "ssh", "x", "--for", "claude_local")
+        self.assertNotEqual(status, 0)
+
+    def test_a_model_that_will_not_be_reached(self):
+        self.daemon.stop()
+        (self.daemon.data / "adapters").mkdir()
+        (self.daemon.data / "adapters" / "own.json").write_text(json.dumps(
+            {"type": "own", "remote": True, "command": "true", "hosts": ["model.example"], "prompt": "none",
+             "output": {"format": "text"}}))
+        self.daemon.start()
+        agent = self.agent(self.acme, "O", adapterType="own", defaultEnvironmentId=ident(self.sandbox()))
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "adapter_no_network"))
+        self.assertIn("own needs model.example, and this sandbox has no network: allow it with", run["error"])
+        for hosts, said in ((["other.example"], ["own needs model.example, which is not in allowedHosts"]),
+                            (["*.example"], [])):
+            box = self.sandbox(name=hosts[0], network="allowlist", allowedHosts=hosts)
+            run = self.run_it(self.agent(self.acme, hosts[0], adapterType="own", defaultEnvironmentId=ident(box)))
+            self.assertEqual([e["message"] for e in self.run_events(run) if e["eventType"] == "network"], said)
+
+    def test_what_the_proxy_refused(self):
+        script = ('at=${HTTPS_PROXY#http://}; exec 3<>"/dev/tcp/${at%:*}/${at##*:}"; '
+                  'printf "CONNECT blocked.example:443 HTTP/1.1\\r\\nHost: blocked.example:443\\r\\n\\r\\n" >&3; head -n 1 <&3')
+        box = self.sandbox(network="allowlist", allowedHosts=["other.example"])
+        agent = self.agent(self.acme, "B", adapterType="process", defaultEnvironmentId=ident(box),
+                           adapterConfig={"command": "bash", "args": ["-c", script]})
+        run = self.run_it(agent)
+        self.assertIn("403", self.log_text(run))
+        wait_until(lambda: "blocked: blocked.example:443, not in allowedHosts" in self.messages(run), "the event")
+
+    def test_hosts_that_can_never_be_reached(self):
+        for host in ("localhost:8080", "127.0.0.1:9", "10.1.2.3", "*.localhost"):
+            self.assert_error(self.req("POST", f"/api/companies/{ident(self.acme)}/environments", {
+                "name": host, "driver": "sandbox",
+                "config": {"provider": "berth", "network": "allowlist", "allowedHosts": ["example.com", host]}}),
+                422, contains=f"{host} can never be reached")
+
+
 class TryingTest(Trying):
     def test_here(self):
         result = self.try_claude()

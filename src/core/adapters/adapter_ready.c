@@ -1,7 +1,9 @@
 /* Decides whether a command may start in a place: its session belongs to that directory, and its
  * model is available. The input comes from the place, and is hostile. */
 #include "base/clock.h"
+#include "codec/host_pattern.h"
 #include "core/adapters/adapter_internal.h"
+#include "core/kinds/kind.h"
 #include "core/kinds/provision.h"
 
 #define DETAIL_MAX 240
@@ -132,4 +134,92 @@ const char *adapter_model_fault(struct arena *arena, const struct adapter_input 
                                     d->label, shown);
         return arena_printf(arena, "Configured %s model is unavailable: %s. Available models: %s%s",
                             d->label, model, buf_str(&names), all.n > SHOWN_MAX ? ", ..." : "");
+}
+
+/* The network */
+
+static bool is_allowed(const json_t *allowed, const char *host)
+{
+        struct host_target target;
+        size_t i;
+        json_t *entry;
+
+        if (host_target_parse(host, strlen(host), 443, &target, NULL) < 0)
+                return true; /* it cannot be judged */
+        json_array_foreach((json_t *)allowed, i, entry)
+        {
+                struct host_pattern pattern;
+
+                if (json_is_string(entry) &&
+                    host_pattern_parse(json_string_value(entry), json_string_length(entry),
+                                       &pattern, NULL) >= 0 &&
+                    host_pattern_matches(&pattern, &target))
+                        return true;
+        }
+        return false;
+}
+
+/* Whether the agent has another address of the service: its hosts are then not the descriptor's. */
+static bool has_own_url(const struct adapter_draft *draft)
+{
+        const json_t *paths = json_object_get(draft->d->json, "baseUrl");
+        size_t i;
+        json_t *path;
+
+        if (json_is_string(paths))
+                return adapter_is_set(adapter_path_last(draft->scope, json_string_value(paths)));
+        json_array_foreach((json_t *)paths, i, path)
+        {
+                if (adapter_is_set(adapter_path_last(draft->scope, json_string_value(path))))
+                        return true;
+        }
+        return false;
+}
+
+const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input,
+                                  bool *ret_certain)
+{
+        struct adapter_draft draft = { .arena = arena,
+                                       .d = adapter_find(input->type),
+                                       .in = input };
+        const char *own = draft.d ? json_get_string(draft.d->json, "command") : NULL;
+        const char *command = adapter_trimmed(arena, json_object_get(input->config, "command"));
+        const char *label = input->target.kind ? input->target.kind->label : "";
+        size_t i, k;
+        json_t *one, *host;
+
+        *ret_certain = input->target.is_offline;
+        if (!own || (command && !streq(command, own)) ||
+            (!input->target.is_offline && !input->target.allowed))
+                return NULL;
+        adapter_draft_begin(&draft);
+        if (has_own_url(&draft))
+                return NULL;
+        json_array_foreach(json_object_get(draft.d->json, "hosts"), i, one)
+        {
+                const json_t *when = json_object_get(one, "when");
+                json_t *single =
+                        json_is_string(one) ? adapter_keep(arena, json_pack("[O]", one)) : NULL;
+
+                if (when && !adapter_holds(when, draft.scope))
+                        continue;
+                json_array_foreach(single ? single : json_object_get(one, "hosts"), k, host)
+                {
+                        const char *name = json_string_value(host);
+
+                        if (input->target.is_offline)
+                                return arena_printf(
+                                        arena,
+                                        "%s needs %s, and this %s has no network: allow "
+                                        "it with -o network=allowlist -o "
+                                        "'allowedHosts:=[\"%s\"]', or make one with "
+                                        "berth env create sandbox NAME --for %s",
+                                        draft.d->label, name, label, name, input->type);
+                        if (!is_allowed(input->target.allowed, name))
+                                return arena_printf(arena,
+                                                    "%s needs %s, which is not in allowedHosts",
+                                                    draft.d->label, name);
+                }
+        }
+        return NULL;
 }

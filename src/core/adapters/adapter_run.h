@@ -113,6 +113,11 @@ const char *adapter_model_fault(struct arena *arena, const struct adapter_input 
                                 const struct adapter_command *command,
                                 const struct provision_end *how);
 
+/* Why the command will not reach its model from its place; NULL: nothing is known against it.
+ * *ret_certain: it cannot reach anything. The arena's. */
+const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input,
+                                  bool *ret_certain);
+
 /* How the command ended. For a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */
 struct adapter_exit {

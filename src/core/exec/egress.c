@@ -1,9 +1,16 @@
 /* Which places get a proxy, by their configuration, and serving it through the box's tunnel. */
 #include "core/exec/egress.h"
 
-#include "base/log.h"
-#include "net/proxy.h"
+#include <stdio.h>
 
+#include "base/log.h"
+#include "core/access/access.h"
+#include "core/live/run_event.h"
+#include "net/proxy.h"
+#include "rt/pool.h"
+#include "store/runs.h"
+
+#define NOTE_MS 10000
 #define IDLE_MS 900000 /* the box's own limit, past the proxy's */
 
 struct egress_policy {
@@ -17,6 +24,7 @@ struct egress {
         struct tunnel_listener listener;
         struct tunnel *tunnel;
         struct proxy *proxy;
+        struct runtime *rt;
         char place_id[UUID_LEN + 1];
         bool warned;
 };
@@ -155,6 +163,70 @@ static void on_listening(struct tunnel_listener *l, uint16_t port, uint16_t code
                   LOG_I("port", l->port), LOG_I("code", code), LOG_S("error", text));
 }
 
+/* A refusal is an event of the run in that place: without it an agent that cannot reach a host
+ * only says that something timed out. */
+struct refusal {
+        struct pool_job job;
+        struct runtime *rt;
+        char place_id[UUID_LEN + 1];
+        char text[HOST_NAME_SIZE + 128];
+};
+
+struct refusal_write {
+        const struct refusal *f;
+        struct op *op;
+        struct run run; /* id NULL: none */
+};
+
+static int take_run(void *ctx, const struct run *row)
+{
+        ((struct refusal_write *)ctx)->run = *row;
+        return 0;
+}
+
+static int write_refusal(struct db *db, void *arg, struct err *err)
+{
+        struct refusal_write *w = arg;
+        int r = runs_last_in_place(db, w->f->place_id, w->op->arena, take_run, w, err);
+
+        if (r < 0 || !w->run.id)
+                return r;
+        return run_event_add(db, w->f->rt, &w->run, "network", "warn", w->f->text, NULL, err);
+}
+
+static void note_refusal(struct pool_job *job, struct op *op)
+{
+        struct refusal *f = container_of(job, struct refusal, job);
+        struct refusal_write w = { .f = f, .op = op };
+        CLEAN(err_done) struct err err = { 0 };
+
+        op->actor = &actor_system;
+        if (store_write(op, f->rt->store, write_refusal, &w, &err) < 0)
+                log_warn("a refused connection could not be recorded", LOG_S("error", err.msg));
+}
+
+static void refusal_noted(struct pool_job *job)
+{
+        free(container_of(job, struct refusal, job));
+}
+
+static void on_refused(void *ctx, const char *host, uint16_t port, const char *why)
+{
+        const struct egress *e = ctx;
+        struct refusal *f = xcalloc(1, sizeof(*f));
+
+        f->rt = e->rt;
+        memcpy(f->place_id, e->place_id, sizeof(f->place_id));
+        (void)snprintf(f->text, sizeof(f->text), "blocked: %s:%u, %s", host, port,
+                       strstr(why, "not public") ? "its address is not public"
+                                                 : "not in allowedHosts");
+        f->job = (struct pool_job){ .run = note_refusal,
+                                    .done = refusal_noted,
+                                    .timeout_ms = NOTE_MS };
+        if (!e->rt->pool || pool_submit(e->rt->pool, &f->job, NULL) < 0)
+                free(f);
+}
+
 static void on_stream(struct tunnel_listener *l, struct byte_stream *take_stream)
 {
         proxy_serve(container_of(l, struct egress, listener)->proxy, take_stream);
@@ -173,12 +245,15 @@ struct egress *egress_new(uv_loop_t *loop, struct resolver *resolver, struct run
                 .patterns = take_policy->patterns,
                 .n_patterns = take_policy->n,
                 .private_hosts = rt->settings.private_hosts,
+                .on_refused = on_refused,
+                .ctx = e,
                 .head_timeout_ms = take_policy->timeout_ms,
                 .resolve_timeout_ms = take_policy->timeout_ms,
                 .connect_timeout_ms = take_policy->timeout_ms,
                 .idle_timeout_ms = take_policy->timeout_ms,
         };
 
+        e->rt = rt;
         memcpy(e->place_id, place_id, UUID_LEN + 1);
         e->tunnel = tunnel;
         e->proxy = proxy_new(&config);

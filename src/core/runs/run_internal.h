@@ -201,6 +201,8 @@ const char *run_key(struct run_task *t, bool fresh);
 /* A session file that does not belong to this directory is not resumed: the command is built anew.
  * The file of a fresh session is made, empty. */
 int run_ready_session(struct run_task *t, struct err *err);
+/* ERR_UNPROCESSABLE when the model cannot be reached from there; an event when it may not be. */
+int run_ready_network(struct run_task *t, struct err *err);
 /* ERR_UNPROCESSABLE when the model is not available there. */
 int run_ready_model(struct run_task *t, struct err *err);
 

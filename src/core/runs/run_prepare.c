@@ -45,9 +45,10 @@ static int prepare_and_start(struct run_task *t, bool *ret_started, struct err *
                 int (*fn)(struct run_task *t, struct err *err);
                 bool in_place; /* a run that is a request has no place */
         } steps[] = {
-                { run_select, true },    { run_acquire, true },    { run_stage, true },
-                { run_assets, false },   { build_command, false }, { run_ready_session, false },
-                { note_command, false }, { run_setup, false },     { run_ready_model, false },
+                { run_select, true },       { run_acquire, true },    { run_stage, true },
+                { run_assets, false },      { build_command, false }, { run_ready_session, false },
+                { note_command, false },    { run_setup, false },     { run_ready_network, false },
+                { run_ready_model, false },
         };
         bool has_place = run_needs_place(t);
         const char *id = NULL;

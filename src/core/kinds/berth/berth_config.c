@@ -2,6 +2,7 @@
  * clients see are all made from it. */
 #include "codec/check.h"
 #include "codec/host_pattern.h"
+#include "codec/private_hosts.h"
 #include "core/kinds/berth/berth.h"
 #include "core/kinds/berth/snapshot.h"
 #include "core/roots/workspace_root.h"
@@ -356,6 +357,45 @@ static void check_network(struct check *c, const struct runtime *rt, const json_
                              "authenticated.");
 }
 
+/* An entry that the proxy would refuse anyway: an address that is not public, or this machine. */
+static void check_reachable(struct check *c, const struct runtime *rt, const json_t *config)
+{
+        size_t i;
+        json_t *entry;
+
+        json_array_foreach(json_object_get(config, "allowedHosts"), i, entry)
+        {
+                static const uint16_t usual[] = { 443, 80 };
+                const char *text = json_string_value(entry), *kind = NULL;
+                struct host_target target;
+                struct host_pattern pattern;
+                CLEAN(cleanup_free) char *why = NULL;
+
+                if (!text || host_pattern_parse(text, strlen(text), &pattern, NULL) < 0)
+                        continue; /* reported as malformed */
+                if (streq(pattern.name, "localhost")) {
+                        kind = "this sandbox's own";
+                } else if (!pattern.any_below &&
+                           host_target_parse(text, strlen(text), 443, &target, NULL) >= 0 &&
+                           target.is_addr) {
+                        for (size_t k = 0; k < (pattern.port ? 1 : ARRAY_LEN(usual)); k++) {
+                                kind = private_hosts_refusal(
+                                        rt->settings.private_hosts, &target.addr,
+                                        pattern.port ? pattern.port : usual[k]);
+                                if (!kind)
+                                        break;
+                        }
+                }
+                if (!kind)
+                        continue;
+                why = xasprintf("allowedHosts: %s can never be reached: its address is %s. A model "
+                                "server in your own network is allowed by the setting "
+                                "private_hosts, as address:port.",
+                                text, kind);
+                check_custom(c, "allowedHosts", why);
+        }
+}
+
 static void check_storage(struct check *c, const json_t *config)
 {
         if (!says(config, "storage", "memory") && geteuid() != 0)
@@ -392,6 +432,7 @@ int berth_check(const struct runtime *rt, const json_t *config, struct err *err)
         check_init(&c, (json_t *)config);
         check_rootfs(&c, rt, config);
         check_network(&c, rt, config);
+        check_reachable(&c, rt, config);
         check_storage(&c, config);
         check_nested_root(&c, config);
         return check_end_config(&c, err);
