@@ -206,6 +206,44 @@ class RunningTest(AdapterTest):
         self.nothing_held()
 
 
+class SessionTest(AdapterTest):
+    """The files of a session go with the agent from one sandbox to the next."""
+
+    def kept(self, kind, keep):
+        ws = self.work / kind
+        ws.mkdir()
+        command = KINDS[kind][0]
+        shutil.copy(AGENT, ws / command)
+        agent = self.coder(kind, self.sandbox(kind), command=f"./{command}", cwd=str(ws),
+                           env={"AGENT_DIARY": "diary", "AGENT_KEEP": keep})
+        first, second = self.run_it(agent), self.run_it(agent)
+        self.diary = ws / "diary"
+        self.assertIsNotNone(first["sessionIdAfter"])
+        self.assertEqual(second["sessionIdBefore"], first["sessionIdAfter"])
+        self.assertIn(first["sessionIdAfter"], self.calls()[1][0])
+        self.assertEqual([x for x in self.diary.read_text().splitlines() if x.startswith("kept ")], ["kept 1", "kept 2"])
+        self.nothing_held()
+        return agent
+
+    def test_claude(self):
+        """And one whose files are gone begins anew; the run succeeds."""
+        agent = self.kept("claude_local", '"$HOME/.claude/projects/p/s.jsonl"')
+        shutil.rmtree(self.daemon.data / "companies" / ident(self.acme) / "sessions")
+        self.assertIsNone(self.run_it(agent)["sessionIdBefore"])
+
+    def test_codex(self):
+        self.kept("codex_local", '"$CODEX_HOME/sessions/2026/s.jsonl"')
+
+    def test_gemini(self):
+        self.kept("gemini_local", '"$HOME/.gemini/tmp/w/chats/s.json"')
+
+    def test_opencode(self):
+        self.kept("opencode_local", '"$HOME/.local/share/opencode/opencode.db"')
+
+    def test_pi(self):
+        self.kept("pi_local", "/workspace/.paperclip-runtime/pi/sessions/other")
+
+
 class BegunAnewTest(AdapterTest):
     """Without its session, when the daemon died before it had noted that; its agent is changed meanwhile."""
 

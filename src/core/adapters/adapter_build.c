@@ -53,13 +53,12 @@ static bool is_disposable(const struct adapter_draft *draft)
 }
 
 /* Lists of {when, is}: the first whose condition holds; NULL: none. In the arena. */
-static const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
-                                  const json_t *scope, struct arena *arena)
+static const char *adapter_choose_in(const json_t *list, const json_t *scope, struct arena *arena)
 {
         size_t i;
         json_t *one;
 
-        json_array_foreach(json_object_get(d->json, member), i, one)
+        json_array_foreach((json_t *)list, i, one)
         {
                 const json_t *when = json_object_get(one, "when");
                 const char *is = json_get_string(one, "is");
@@ -68,6 +67,12 @@ static const char *adapter_choose(const struct adapter_descriptor *d, const char
                         return adapter_fill_arena(arena, is, scope);
         }
         return NULL;
+}
+
+static const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
+                                  const json_t *scope, struct arena *arena)
+{
+        return adapter_choose_in(json_object_get(d->json, member), scope, arena);
 }
 
 /* The scope */
@@ -604,6 +609,13 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         c.session_id = draft.session_id;
         c.session_totals =
                 c.session_id ? json_get_object(input->session, ADAPTER_TOTALS_MEMBER) : NULL;
+        if (!adapter_is_local(&input->target)) {
+                const json_t *session = json_get_object(draft.d->json, "session");
+
+                c.session_dir = adapter_choose_in(json_object_get(session, "dir"), draft.scope,
+                                                  draft.arena);
+                c.session_files = json_object_get(session, "files");
+        }
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");
         *ret = c;

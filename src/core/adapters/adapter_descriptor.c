@@ -229,6 +229,8 @@ static int check_header(const json_t *header, const char *where, struct err *err
 static int check_session(const json_t *session, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "new", TEXT, NULL, NULL },
+                                                         { "dir", LIST, NULL, check_choice },
+                                                         { "files", WORDS, NULL, NULL },
                                                          { "freshWhen", CONDITION, NULL, NULL },
                                                          { "unknown", PATTERNS, NULL, NULL },
                                                          { "bundle", TEXT, NULL, NULL },

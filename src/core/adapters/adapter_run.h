@@ -36,9 +36,11 @@ struct adapter_input {
         const struct agent *agent;
         const char *company_name;
         const char *run_id;
-        int64_t run_at;        /* when the run was made */
-        const json_t *context; /* the run's contextSnapshot */
-        const json_t *session; /* saved params, object or NULL */
+        int64_t run_at;         /* when the run was made */
+        const json_t *context;  /* the run's contextSnapshot */
+        const json_t *session;  /* saved params, object or NULL */
+        bool has_session_files; /* the files of that session are kept here, and can be brought to
+                                 * any place */
         /* The assets brought to the place (run_assets.c): {key: {dir, key?, missing?}}, or NULL.
          * `dir` is the asset's directory in the place, `key` a hash of its content, `missing` names
          * of skills. */
@@ -75,6 +77,10 @@ struct adapter_command {
                                        * counters that it counts by session; NULL: nothing */
         const char *new_session_id;   /* the name given to a fresh session; NULL: the program will
                                          choose one */
+        /* The directory in the place with the program's session files, `~/…` in the home, and their
+         * names in it; NULL: not known. */
+        const char *session_dir;
+        const json_t *session_files;
         struct adapter_billing billing;
         /* Where sessions are files in the place: what the first line of a session that can be
          * resumed says, texts by name. NULL: they are not files. */

@@ -62,7 +62,8 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
 
         if (!id || (dir && !streq(dir, cwd)))
                 return NULL;
-        if (!same_place(json_object_get(in->session, "remoteExecution"), in->target.identity))
+        if (!same_place(json_object_get(in->session, "remoteExecution"), in->target.identity) &&
+            !(in->has_session_files && in->target.identity))
                 return NULL;
         return same_bundle(in) ? id : NULL;
 }

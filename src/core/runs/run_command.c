@@ -149,6 +149,7 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
         if (r < 0)
                 return r;
         run_input(t, session);
+        t->input.has_session_files = session && run_session_is_kept(t, session);
         return adapter_build(t->op, t->rt, &t->input, fresh, &t->command, err);
 }
 
@@ -177,15 +178,15 @@ int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err 
         const struct adapter_command *c = &t->command;
         const struct adapter_billing *b = &c->billing;
         CLEAN(json_decrefp)
-        json_t *json = json_pack("{s:s, s:O*, s:s*, s:s*, s:s*, s:I, s:s*, s:I, s:{s:s*, s:s*, "
-                                 "s:s*, s:s*}, s:O*}",
-                                 "type", t->input.type, "identity", t->input.target.identity, "cwd",
-                                 c->cwd, "sessionId", c->session_id, "newSessionId",
-                                 c->new_session_id, "timeoutMs", (json_int_t)c->timeout_ms,
-                                 "timeoutSource", c->timeout_source, "graceMs",
-                                 (json_int_t)c->grace_ms, "billing", "provider", b->provider,
-                                 "biller", b->biller, "type", b->type, "model", b->model,
-                                 "sessionTotals", c->session_totals);
+        json_t *json = json_pack(
+                "{s:s, s:O*, s:s*, s:s*, s:s*, s:I, s:s*, s:I, s:{s:s*, s:s*, "
+                "s:s*, s:s*}, s:O*, s:s*, s:O*}",
+                "type", t->input.type, "identity", t->input.target.identity, "cwd", c->cwd,
+                "sessionId", c->session_id, "newSessionId", c->new_session_id, "timeoutMs",
+                (json_int_t)c->timeout_ms, "timeoutSource", c->timeout_source, "graceMs",
+                (json_int_t)c->grace_ms, "billing", "provider", b->provider, "biller", b->biller,
+                "type", b->type, "model", b->model, "sessionTotals", c->session_totals,
+                "sessionDir", c->session_dir, "sessionFiles", c->session_files);
         struct run_command row = {
                 .run_id = t->run.id,
                 .execution_key = key,
@@ -220,6 +221,8 @@ static void restore_command(struct run_task *t, const struct run_command *row)
                 .grace_ms = json_integer_value(json_object_get(json, "graceMs")),
                 .session_id = json_get_string(json, "sessionId"),
                 .session_totals = json_get_object(json, "sessionTotals"),
+                .session_dir = json_get_string(json, "sessionDir"),
+                .session_files = json_object_get(json, "sessionFiles"),
                 .new_session_id = json_get_string(json, "newSessionId"),
                 .billing = { .provider = json_get_string(billing, "provider"),
                              .biller = json_get_string(billing, "biller"),

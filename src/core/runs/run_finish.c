@@ -354,6 +354,8 @@ static int finish_command(struct ending *e, struct err *err)
         if (e->log_error)
                 judge_log(e);
         callback_close(t->rt, t->run.id);
+        if (t->record.lease.id && streq(t->record.lease.status, LEASE_ACTIVE))
+                run_session_save(t, e->result.session_id);
         return bring_home(e, err);
 }
 

@@ -206,6 +206,14 @@ int run_ready_network(struct run_task *t, struct err *err);
 /* ERR_UNPROCESSABLE when the model is not available there. */
 int run_ready_model(struct run_task *t, struct err *err);
 
+/* -- run_session.c: the files of sessions, from one place to the next -- */
+/* Whether the files of a saved session are here. */
+bool run_session_is_kept(const struct run_task *t, const json_t *session);
+/* Keep them at the end of a command; what fails is logged. */
+void run_session_save(struct run_task *t, const char *session_id);
+/* Bring them before the command; false: it has to begin without that session. */
+bool run_session_bring(struct run_task *t);
+
 /* Keep how a command was made, even if its agent changes: inside a transaction, before the command
  * is started under that key. */
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);

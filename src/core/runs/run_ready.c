@@ -65,6 +65,14 @@ int run_ready_session(struct run_task *t, struct err *err)
         bool fits;
         int r;
 
+        /* In the place where it was made the files may still be there; no harm is done by bringing
+         * them again. */
+        if (t->command.session_id && t->command.session_dir && t->input.has_session_files &&
+            !run_session_bring(t)) {
+                r = run_build(t, true, err);
+                if (r < 0)
+                        return r;
+        }
         if (!t->command.session_header)
                 return 0;
         if (t->command.session_id) {

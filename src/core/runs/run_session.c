@@ -1,0 +1,148 @@
+/* Keeps the files of a session that was made away from this machine, so that the agent's next run
+ * can go on with it wherever that is: most places end with their run. An archive of each session
+ * lies in `<data>/companies/<id>/sessions/<agent>`; plain commands bring it there and back, so any
+ * kind of place will do. A session without its files begins anew: none of this ever fails a run. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "codec/shell.h"
+#include "core/exec/runtime_script.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_wait.h"
+
+#define ARCHIVE_MAX ((size_t)12 << 20) /* as base64 */
+#define COMMAND_MS  120000
+#define KEEP_S      (INT64_C(30) * 24 * 3600)
+
+static const char *sessions_path(const struct run_task *t)
+{
+        return arena_printf(t->op->arena, "%s/companies/%s/sessions/%s", t->rt->data_dir,
+                            t->run.company_id, t->agent.id);
+}
+
+/* Names of sessions are the program's: a hash of one is a file's name. */
+static const char *archive_path(const struct run_task *t, const char *session_id)
+{
+        uint64_t h = 0xcbf29ce484222325;
+
+        for (const char *s = session_id; *s; s++)
+                h = (h ^ (unsigned char)*s) * 0x100000001b3;
+        return arena_printf(t->op->arena, "%s/%s-%016llx", sessions_path(t), t->agent.adapter_type,
+                            (unsigned long long)h);
+}
+
+bool run_session_is_kept(const struct run_task *t, const json_t *session)
+{
+        const char *id = json_get_string(session, "sessionId");
+
+        return id && access(archive_path(t, id), R_OK) == 0;
+}
+
+static void put_dir(struct buf *s, const char *dir)
+{
+        buf_puts(s, "d=");
+        if (strncmp(dir, "~/", 2) == 0) {
+                buf_puts(s, "${HOME:?}/");
+                dir += 2;
+        }
+        shell_quote(s, dir);
+        buf_puts(s, "\n");
+}
+
+static int run_there(struct run_task *t, const char *what, const char *script,
+                     const struct buf *input, struct run_command_end *end, struct err *err)
+{
+        struct exec_request req = {
+                .command = "sh",
+                .args = (const char *[]){ "-c", script, NULL },
+                .cwd = "/",
+                .timeout_ms = COMMAND_MS,
+                .idempotency_key = arena_printf(t->op->arena, "%s:%s", what, t->run.id),
+                .stdin_text = input ? buf_str(input) : NULL,
+                .stdin_len = input ? input->len : 0,
+        };
+
+        return run_command_wait(t->op, t->rt, &t->record, &req, end, err);
+}
+
+static bool went_well(const struct run_command_end *end)
+{
+        return !end->how.timed_out && end->how.has_code && end->how.code == 0;
+}
+
+/* Archives that were not used for long go. */
+static void trim(const char *path)
+{
+        DIR *dir = opendir(path);
+        const struct dirent *entry;
+        int64_t now = clock_now_us() / US_PER_S;
+        struct stat st;
+
+        while (dir && (entry = readdir(dir)))
+                if (*entry->d_name != '.' && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
+                    st.st_mtim.tv_sec + KEEP_S < now)
+                        (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        if (dir)
+                closedir(dir);
+}
+
+void run_session_save(struct run_task *t, const char *session_id)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { .max = ARCHIVE_MAX + 1 };
+        CLEAN(buf_done) struct buf script = BUF_INIT;
+        CLEAN(err_done) struct err why = { 0 };
+        size_t i;
+        json_t *name;
+        int r;
+
+        if (!t->command.session_dir || !session_id)
+                return;
+        put_dir(&script, t->command.session_dir);
+        buf_puts(&script, "cd \"$d\" 2>/dev/null || exit 0\nset --\nfor f in");
+        json_array_foreach((json_t *)t->command.session_files, i, name)
+        {
+                buf_putc(&script, ' ');
+                shell_quote(&script, json_string_value(name));
+        }
+        buf_puts(&script, "; do if [ -e \"$f\" ]; then set -- \"$@\" \"$f\"; fi; done\n"
+                          "[ $# -gt 0 ] || exit 0\ntar -cf - \"$@\" | gzip -n | base64\n");
+        r = run_there(t, "session-save", buf_str(&script), NULL, &end, &why);
+        if (r >= 0 && (!went_well(&end) || end.out.len > ARCHIVE_MAX))
+                r = err_set(&why, ERR_PROVIDER, "%s",
+                            end.out.len > ARCHIVE_MAX ? "its files are too large"
+                                                      : "its files cannot be read");
+        if (r >= 0 && end.out.len > 0)
+                r = path_make_dirs(sessions_path(t), 0700, &why);
+        if (r >= 0 && end.out.len > 0)
+                r = file_write_at(AT_FDCWD, archive_path(t, session_id), buf_str(&end.out),
+                                  end.out.len, 0600, &why);
+        trim(sessions_path(t));
+        if (r < 0 && r != ERR_CANCELLED)
+                log_warn("a session is not kept", LOG_S("run", t->run.id), LOG_S("error", why.msg));
+}
+
+bool run_session_bring(struct run_task *t)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        CLEAN(buf_done) struct buf script = BUF_INIT, archive = BUF_INIT;
+        CLEAN(err_done) struct err why = { 0 };
+        const char *path = archive_path(t, t->command.session_id);
+        int r = file_read_at(AT_FDCWD, path, ARCHIVE_MAX, &archive, &why);
+
+        if (r < 0)
+                return false;
+        runtime_script(&script, t->command.session_dir);
+        put_dir(&script, t->command.session_dir);
+        buf_puts(&script,
+                 "umask 077\nmkdir -p \"$d\" && cd \"$d\" && base64 -d | gzip -d | tar -xf -\n");
+        r = run_there(t, "session-bring", buf_str(&script), &archive, &end, &why);
+        (void)utimensat(AT_FDCWD, path, NULL, 0);
+        return r >= 0 && went_well(&end);
+}
