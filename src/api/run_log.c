@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "api/feed.h"
+#include "core/adapters/adapter_run.h"
 #include "core/runs/run_view.h"
 
 #define BYTES_DEFAULT 256000
@@ -290,7 +291,131 @@ static int get_log(struct call *c, struct err *err)
         return 0;
 }
 
+/* The transcript: what the adapter makes of the lines of standard output (docs/adapters.md), and
+ * everything else as it is. A line may be in several records of the log; a page ends after a record
+ * that ends a line, so that the next page begins with a whole one. */
+
+struct transcript {
+        const char *type;
+        json_t *records;
+        struct buf line;   /* of standard output, not ended yet */
+        size_t n_whole;    /* records that belong to whole lines */
+        int64_t at, whole; /* the offset after the record, and after the last that ended a line */
+        bool is_long;      /* the line is too long to be an event */
+};
+
+static void stamp_records(struct transcript *t, size_t from, const char *ts)
+{
+        for (size_t i = from; i < json_array_size(t->records); i++)
+                json_object_set_new(json_array_get(t->records, i), "ts", json_string_or_null(ts));
+}
+
+static void take_stdout(struct transcript *t, const char *text, size_t len)
+{
+        while (len > 0) {
+                const char *end = memchr(text, '\n', len);
+                size_t n = end ? (size_t)(end - text) : len;
+
+                t->is_long = t->is_long || t->line.len + n > ADAPTER_LINE_MAX;
+                if (!t->is_long)
+                        buf_append(&t->line, text, n);
+                if (end) {
+                        if (t->line.len > 0 && !t->is_long)
+                                adapter_transcript(t->type, buf_str(&t->line), t->line.len,
+                                                   t->records);
+                        buf_clear(&t->line);
+                        t->is_long = false;
+                        n++;
+                }
+                text += n;
+                len -= n;
+        }
+}
+
+static void take_log_record(struct transcript *t, const char *text, size_t len)
+{
+        CLEAN(json_decrefp) json_t *record = NULL;
+        size_t from = json_array_size(t->records);
+        const json_t *chunk;
+        const char *stream;
+
+        t->at += (int64_t)len + 1;
+        if (json_parse_lenient(text, len, &record, NULL) < 0)
+                return;
+        stream = json_get_string(record, "stream");
+        chunk = json_object_get(record, "chunk");
+        if (stream && json_is_string(chunk)) {
+                if (streq(stream, "stdout"))
+                        take_stdout(t, json_string_value(chunk), json_string_length(chunk));
+                else
+                        json_array_append_new(t->records,
+                                              json_pack("{s:s, s:s, s:O}", "kind", "output",
+                                                        "stream", stream, "text", chunk));
+        }
+        stamp_records(t, from, json_get_string(record, "ts"));
+        if (t->line.len == 0 && !t->is_long) {
+                t->whole = t->at;
+                t->n_whole = json_array_size(t->records);
+        }
+}
+
+static int get_transcript(struct call *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf content = { 0 };
+        struct transcript t = { 0 };
+        int64_t offset, limit, next;
+        struct run_view view;
+        struct jw *w;
+        bool whole, eof;
+        int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limitBytes", BYTES_MAX, 1, INT64_MAX, &limit, err);
+        if (r >= 0)
+                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
+        if (r < 0)
+                return r;
+        if (!view.run.log_ref)
+                return err_set(err, ERR_NOT_FOUND, "Run log not found");
+        whole = run_log_is_whole(&view.run);
+        r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
+                         err);
+        if (r < 0)
+                return r;
+        t = (struct transcript){ .type = view.adapter_type ? view.adapter_type : "",
+                                 .records = json_array(),
+                                 .at = next - (int64_t)content.len,
+                                 .whole = offset };
+        for (const char *at = buf_str(&content); *at;) {
+                size_t n = strcspn(at, "\n");
+
+                take_log_record(&t, at, n);
+                at += n + (at[n] == '\n');
+        }
+        eof = whole && next >= view.run.log_bytes;
+        if ((eof || t.whole == offset) && t.line.len > 0) { /* nothing more will end that line */
+                take_stdout(&t, "\n", 1);
+                t.n_whole = json_array_size(t.records);
+                t.whole = next;
+        }
+        while (json_array_size(t.records) > t.n_whole)
+                (void)json_array_remove(t.records, t.n_whole);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "runId", view.run.id);
+        jw_kstring(w, "adapterType", view.adapter_type);
+        jw_kbool(w, "readable", adapter_has_transcript(t.type));
+        jw_kvalue(w, "records", t.records);
+        jw_kint(w, "nextOffset", eof ? next : t.whole);
+        jw_kbool(w, "eof", eof);
+        jw_object_end(w);
+        json_decref(t.records);
+        buf_done(&t.line);
+        return 0;
+}
+
 const struct route routes_run_log[] = {
+        { "GET", "/api/heartbeat-runs/:id/transcript", .fn = get_transcript },
         { "GET", "/api/heartbeat-runs/:id/log", .fn = get_log },
         { "GET", "/api/heartbeat-runs/:id/stream", .fn = get_log_stream },
         { 0 },

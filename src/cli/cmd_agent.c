@@ -150,7 +150,7 @@ static int show_wakeup(struct cli *c, const struct args *a, const json_t *answer
                 return 0;
         }
         out_note("run %s", id);
-        r = runs_follow_log(c, id, &status, err);
+        r = runs_follow_log(c, id, false, &status, err);
         if (r < 0)
                 return r;
         runs_say_end(c, id, status, cli_printf(c, "; `berth runs show %s` says more", id));
@@ -353,7 +353,7 @@ static int cmd_agent_update(struct cli *c, const struct args *a, struct err *err
         OPTION("adapter", "TYPE", "how it is run (default: process)"),                             \
                 OPTION("role", "ROLE", "engineer, qa, ceo and others (general)"),                  \
                 OPTION("title", "TEXT", "what it calls itself"),                                   \
-                OPTION("reports-to", "AGENT", "the agent that it reports to"),                                      \
+                OPTION("reports-to", "AGENT", "the agent that it reports to"),                     \
                 OPTION("environment", "ENV", "where it works (the default of its company)"),       \
                 OPTION("every", "TIME", "wake it so often: 30s, 15m, 2h"),                         \
                 OPTION("cron", "LINE", "wake it at these times, in UTC"),                          \
@@ -387,8 +387,9 @@ const struct cli_command agent_commands[] = {
           .options = OPTIONS({ "name", "NAME", "a new name" }, AGENT_OPTIONS, AGENT_ENV_OPTIONS,
                              { "unset", "K", "remove a variable", .is_list = true }),
           .run = cmd_agent_update },
-        { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]", "Wake an agent: start a run now",
-          "berth agent wake Ada --issue ACM-1 --follow", .words = 1,
+        { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]",
+          "Wake an agent: start a run now", "berth agent wake Ada --issue ACM-1 --follow",
+          .words = 1,
           .notes =
                   "Prints the id of the run. A run of the same task that has not begun yet takes\n"
                   "this along; while the issue is being worked on, the agent is woken afterwards.\n"

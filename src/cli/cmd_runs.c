@@ -176,13 +176,15 @@ const struct cli_command runs_commands[] = {
           .run = cmd_runs_list },
         { "show", "RUN", "Show one run, and how long each part of it took", "berth runs show 4f2a",
           .words = 1, .act = { &kind_run } },
-        { "logs", "[-f] RUN", "Print what a run said", "berth runs logs -f 4f2a", .words = 1,
+        { "logs", "[-f] [--raw] RUN", "Print what a run said", "berth runs logs -f 4f2a",
+          .words = 1,
           .notes = "What the agent wrote to standard error, and what Berth says, goes to standard\n"
                    "error. With -f the exit status is 0 when the run succeeded and 1 when it did "
                    "not;\n"
                    "Ctrl-C ends the looking, not the run. With --json the records are\n"
                    "printed as they are stored.",
-          .options = OPTIONS({ "follow", NULL, "until the run is over", 'f' }),
+          .options = OPTIONS({ "follow", NULL, "until the run is over", 'f' },
+                             { "raw", NULL, "the agent's output as it is, not as a transcript" }),
           .run = cmd_runs_logs },
         { "events", "RUN", "List what happened in a run", "berth runs events 4f2a", .words = 1,
           .act = { &kind_run, "GET", "/events?limit=1000",

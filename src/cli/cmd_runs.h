@@ -10,7 +10,8 @@ extern const struct field runs_columns[]; /* of a list of runs */
 
 /* Print the log of a run from its beginning until the run is over, also when the daemon is
  * restarted meanwhile. *ret_status is the run's status at the end; the arena's. */
-int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err);
+int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **ret_status,
+                    struct err *err);
 /* On standard error: how it ended, and why, then `more` (may be ""). */
 void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more);
 /* 0 for a run that succeeded, else 1. */

@@ -26,7 +26,10 @@ struct tail {
         const char *run_id;
         int64_t offset; /* after what is printed */
         bool over;
-        char status[32]; /* of the run */
+        char status[32];  /* of the run */
+        bool is_readable; /* as a transcript, and not byte by byte */
+        bool is_mid_line; /* a text was printed without its end */
+        int64_t told;     /* the offset after the part of the transcript that is printed */
 
         /* following */
         struct flow flow;
@@ -91,6 +94,127 @@ static void put_lines(const struct tail *t, const char *at, size_t left)
         }
 }
 
+/* -- The transcript --------------------------------------------------------------------------- */
+
+static void end_text(struct tail *t)
+{
+        if (t->is_mid_line)
+                (void)putc_unlocked('\n', stdout);
+        t->is_mid_line = false;
+}
+
+/* Each line after `indent`. */
+static void put_indented(struct tail *t, const char *indent, const char *text)
+{
+        end_text(t);
+        while (*text) {
+                size_t n = strcspn(text, "\n");
+
+                (void)fputs(indent, stdout);
+                put_text(stdout, text, n);
+                (void)putc_unlocked('\n', stdout);
+                text += n + (text[n] == '\n');
+        }
+}
+
+/* What a tool was given, in a line: a command as it is, anything else as JSON. */
+static const char *input_text(struct cli *c, const json_t *input)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const char *command = json_get_string(input, "command");
+
+        if (command || json_is_string(input))
+                return command ? command : json_string_value(input);
+        if (input)
+                json_put(&text, input);
+        return cli_printf(c, "%s", buf_str(&text));
+}
+
+static void put_told(struct tail *t, const json_t *record)
+{
+        const char *kind = cli_text(record, "kind"), *text = cli_text(record, "text");
+        const char *stream = json_get_string(record, "stream");
+        const json_t *tokens = json_object_get(record, "tokens");
+
+        if (streq(kind, "output") && stream && !streq(stream, "stdout")) {
+                put_text(stderr, text, strlen(text));
+                if (streq(stream, "system") && *text && text[strlen(text) - 1] != '\n')
+                        (void)putc_unlocked('\n', stderr);
+        } else if (streq(kind, "delta")) {
+                put_text(stdout, text, strlen(text));
+                t->is_mid_line = *text && text[strlen(text) - 1] != '\n';
+        } else if (streq(kind, "thinking")) {
+                put_indented(t, "~ ", text);
+        } else if (streq(kind, "tool")) {
+                put_indented(t, "> ",
+                             cli_printf(t->c, "%s: %s", cli_text(record, "name"),
+                                        input_text(t->c, json_object_get(record, "input"))));
+        } else if (streq(kind, "result")) {
+                put_indented(t, json_is_true(json_object_get(record, "failed")) ? "  ! " : "  | ",
+                             text);
+        } else if (streq(kind, "usage")) {
+                put_indented(
+                        t, "",
+                        cli_printf(
+                                t->c, "[tokens: %lld in, %lld cached, %lld out]",
+                                (long long)json_integer_value(json_object_get(tokens, "input")),
+                                (long long)json_integer_value(json_object_get(tokens, "cached")),
+                                (long long)json_integer_value(json_object_get(tokens, "output"))));
+        } else {
+                put_indented(t, streq(kind, "error") ? "error: " : "", text);
+        }
+}
+
+/* Print what is new; *ret_more: there may be more. */
+static int tell_page(struct tail *t, bool *ret_more, struct err *err)
+{
+        const json_t *next;
+        json_t *page, *record;
+        size_t i;
+        int r = cli_call(t->c, "GET",
+                         cli_printf(t->c, "/api/heartbeat-runs/%s/transcript?offset=%lld",
+                                    t->run_id, (long long)t->told),
+                         NULL, &page, err);
+
+        *ret_more = false;
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        t->is_readable = json_is_true(json_object_get(page, "readable"));
+        if (!t->is_readable)
+                return 0;
+        json_array_foreach(json_object_get(page, "records"), i, record) put_told(t, record);
+        next = json_object_get(page, "nextOffset");
+        *ret_more =
+                json_integer_value(next) > t->told && !json_is_true(json_object_get(page, "eof"));
+        if (next)
+                t->told = json_integer_value(next);
+        if (!*ret_more)
+                end_text(t);
+        (void)fflush(stdout);
+        (void)fflush(stderr);
+        return 0;
+}
+
+static int tell(struct tail *t, struct err *err)
+{
+        bool more = true;
+        int r = 0;
+
+        while (r >= 0 && more) {
+                struct arena kept = t->c->arena;
+
+                arena_init(&t->c->arena);
+                r = tell_page(t, &more, err);
+                arena_done(&t->c->arena);
+                t->c->arena = kept;
+        }
+        return r;
+}
+
 /* -- What is there ---------------------------------------------------------------------------- */
 
 /* One page; `over` at the end of what there is. A run that never began has no log. */
@@ -119,12 +243,15 @@ static int print_page(struct tail *t, struct err *err)
 }
 
 /* Print the log of a run, as far as it is there. */
-static int runs_print_log(struct cli *c, const char *run_id, struct err *err)
+static int runs_print_log(struct cli *c, const char *run_id, bool raw, struct err *err)
 {
         struct tail t = { .c = c, .run_id = run_id };
         struct berth *api;
         int r = cli_connect(c, &api, err); /* what it keeps is not the page's */
 
+        if (r >= 0 && !raw && !c->json)
+                r = tell(&t, err);
+        t.over = t.is_readable;
         while (r >= 0 && !t.over) {
                 struct arena kept = c->arena;
 
@@ -138,25 +265,28 @@ static int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 
 /* -- Following -------------------------------------------------------------------------------- */
 
-static int take_event(void *ctx, const struct sse_event *event, struct err *err UNUSED)
+static int take_event(void *ctx, const struct sse_event *event, struct err *err)
 {
         static const char *const ends[] = { "succeeded", "failed", "cancelled", "timed_out" };
         struct tail *t = ctx;
         json_t *end = NULL;
 
         if (streq(event->event, "log")) {
+                t->offset = strtoll(event->id, NULL, 10);
+                if (t->is_readable)
+                        return tell(t, err);
                 put_lines(t, event->data, event->len);
                 if (t->c->json)
                         put_lines(t, "\n", 1);
-                t->offset = strtoll(event->id, NULL, 10);
         } else if (streq(event->event, "end") &&
                    json_parse(event->data, event->len, &end, NULL) >= 0) {
                 /* One that does not say how the run ended is no more than the end of the stream. */
                 (void)snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
                 for (size_t i = 0; i < ARRAY_LEN(ends); i++)
                         t->over = t->over || streq(t->status, ends[i]);
+                json_decref(end);
+                return t->is_readable ? tell(t, err) : 0;
         }
-        json_decref(end);
         return 0;
 }
 
@@ -242,10 +372,31 @@ static int wait_for_daemon(struct tail *t, int code, struct err *err)
         return 0;
 }
 
-int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err)
+/* Whether the run's adapter has a transcript is asked once, before the log begins. */
+static int look_for_transcript(struct tail *t, struct err *err)
+{
+        const char *type;
+        json_t *run, *adapter;
+        int r = cli_call(t->c, "GET", cli_printf(t->c, "/api/heartbeat-runs/%s", t->run_id), NULL,
+                         &run, err);
+
+        if (r < 0)
+                return r;
+        type = json_get_string(run, "adapterType");
+        if (type && cli_call(t->c, "GET", cli_printf(t->c, "/api/adapters/%s", type), NULL,
+                             &adapter, NULL) >= 0)
+                t->is_readable = json_is_true(json_object_get(adapter, "hasTranscript"));
+        return 0;
+}
+
+int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **ret_status,
+                    struct err *err)
 {
         struct tail t = { .c = c, .run_id = run_id, .flow = FLOW_INIT };
         int r = cli_connect(c, &t.api, err);
+
+        if (r >= 0 && !raw && !c->json)
+                r = look_for_transcript(&t, err);
 
         while (r >= 0 && !t.over) {
                 r = read_once(&t, err);
@@ -283,9 +434,9 @@ int cmd_runs_logs(struct cli *c, const struct args *a, struct err *err)
         int r = cli_find(c, &kind_run, a->words[0], &run, err);
 
         if (r >= 0 && !args_flag(a, "follow"))
-                return runs_print_log(c, cli_text(run, "id"), err);
+                return runs_print_log(c, cli_text(run, "id"), args_flag(a, "raw"), err);
         if (r >= 0)
-                r = runs_follow_log(c, cli_text(run, "id"), &status, err);
+                r = runs_follow_log(c, cli_text(run, "id"), args_flag(a, "raw"), &status, err);
         if (r < 0)
                 return r;
         if (!c->json)

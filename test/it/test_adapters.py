@@ -325,6 +325,30 @@ class CommandTest(Trying):
         self.assertIn("fail", said)
 
 
+class TranscriptTest(AdapterTest):
+    def test_what_people_see(self):
+        run = self.run_it(self.coder("claude_local"))
+        answer = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/transcript")
+        self.assertEqual((answer["readable"], answer["eof"]), (True, True))
+        self.assertEqual([(r["kind"], r.get("text")) for r in answer["records"]], [("text", "hello from claude"), ("usage", None)])
+        self.assertTrue(all(r["ts"] for r in answer["records"]))
+        told = "hello from claude\n[tokens: 10 in, 4 cached, 6 out]\n"
+        self.assertEqual(self.cli("runs", "logs", run["id"])[:2], (0, told))
+        self.assertEqual(self.cli("runs", "logs", "-f", run["id"])[:2], (0, told))
+        self.assertIn('{"type":"result"', self.cli("runs", "logs", "--raw", run["id"])[1])
+        # Page by page it is the same.
+        records, page = [], {"nextOffset": 0, "eof": False}
+        while not page["eof"]:
+            page = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/transcript?offset={page['nextOffset']}&limitBytes=1")
+            records += page["records"]
+        self.assertEqual(records, answer["records"])
+
+    def test_of_programs_without_one(self):
+        run = self.run_it(self.runner("echo plain; echo bad >&2"))
+        self.assertFalse(self.ok("GET", f"/api/heartbeat-runs/{run['id']}/transcript")["readable"])
+        self.assertEqual(self.cli("runs", "logs", run["id"]), (0, "plain\n", "bad\n"))
+
+
 class NetworkTest(AdapterTest):
     def test_a_sandbox_for_an_adapter(self):
         status, _, why = self.cli("env", "create", "sandbox", "for-claude", "--for", "claude_local")

@@ -144,7 +144,7 @@ static void test_what_is_due(void **state)
         check_due("opencode_local", "sandbox", model,
                   "skills=/w/.paperclip-runtime/opencode/skills>~/.claude/skills "
                   "xdgConfig=/w/.paperclip-runtime/opencode/xdgConfig");
-        check_due("pi_local", "local", model, "skills");
+        check_due("pi_local", "local", model, "skills instructions");
         check_due("process", "sandbox", NULL, "");
         check_due("nonsense", "sandbox", NULL, "");
 }

@@ -315,6 +315,59 @@ static void test_counters_of_a_session(void **state)
         done(&t);
 }
 
+/* What people see of the events of each program. */
+static void test_transcripts(void **state)
+{
+        static const struct {
+                const char *type, *line, *records;
+        } all[] = {
+                { "claude_local",
+                  "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"thinking\",\"thinking\":"
+                  "\"hm\"},{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_use\",\"id\":\"t\","
+                  "\"name\":\"Bash\",\"input\":{\"command\":\"ls\"}}]}}",
+                  "[{\"kind\":\"thinking\",\"text\":\"hm\"},{\"kind\":\"text\",\"text\":\"Hi\"},"
+                  "{\"kind\":\"tool\",\"id\":\"t\",\"name\":\"Bash\",\"input\":{\"command\":\"ls\"}}]" },
+                { "claude_local",
+                  "{\"type\":\"user\",\"message\":{\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
+                  "\"t\",\"content\":[{\"type\":\"text\",\"text\":\"no\"}],\"is_error\":true}]}}",
+                  "[{\"kind\":\"result\",\"id\":\"t\",\"text\":\"no\",\"failed\":true}]" },
+                { "claude_local", "{\"type\":\"result\",\"usage\":{\"input_tokens\":3}}",
+                  "[{\"kind\":\"usage\",\"tokens\":{\"input\":3}}]" },
+                { "claude_local", "{\"type\":\"other\"}", "[]" },
+                { "claude_local", "plain", "[{\"kind\":\"output\",\"text\":\"plain\"}]" },
+                { "codex_local",
+                  "{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"command_execution\","
+                  "\"command\":\"ls\",\"aggregated_output\":\"a\",\"exit_code\":0}}",
+                  "[{\"kind\":\"tool\",\"id\":\"i\",\"name\":\"command_execution\",\"input\":\"ls\"},"
+                  "{\"kind\":\"result\",\"id\":\"i\",\"text\":\"a\",\"failed\":false}]" },
+                { "gemini_local",
+                  "{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"Do\",\"delta\":true}",
+                  "[{\"kind\":\"delta\",\"text\":\"Do\"}]" },
+                { "opencode_local",
+                  "{\"type\":\"tool_use\",\"part\":{\"tool\":\"bash\",\"callID\":\"c\",\"state\":{\"status\":"
+                  "\"completed\",\"input\":{\"command\":\"ls\"},\"output\":\"a\"}}}",
+                  "[{\"kind\":\"tool\",\"id\":\"c\",\"name\":\"bash\",\"input\":{\"command\":\"ls\"}},"
+                  "{\"kind\":\"result\",\"id\":\"c\",\"text\":\"a\",\"failed\":false}]" },
+                { "pi_local",
+                  "{\"type\":\"tool_execution_end\",\"toolCallId\":\"c\",\"result\":{\"content\":[{\"type\":"
+                  "\"text\",\"text\":\"a\"}]},\"isError\":false}",
+                  "[{\"kind\":\"result\",\"id\":\"c\",\"text\":\"a\",\"failed\":false}]" },
+        };
+
+        (void)state;
+        assert_true(adapter_has_transcript("pi_local"));
+        assert_false(adapter_has_transcript("process"));
+        for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+                json_t *records = json_array(), *wanted = fixture_json(all[i].records);
+
+                adapter_transcript(all[i].type, all[i].line, strlen(all[i].line), records);
+                if (!json_equal(records, wanted))
+                        fail_msg("%s: %s", all[i].type, json_dumps(records, 0));
+                json_decref(records);
+                json_decref(wanted);
+        }
+}
+
 static void check_unknown(const char *type, const char *config, const char *text)
 {
         struct parsed t;
@@ -708,6 +761,7 @@ int main(void)
                 cmocka_unit_test(test_a_login_address),
                 cmocka_unit_test(test_when_to_try_again),
                 cmocka_unit_test(test_failures),
+                cmocka_unit_test(test_transcripts),
                 cmocka_unit_test(test_counters_of_a_session),
                 cmocka_unit_test(test_unknown_sessions),
                 cmocka_unit_test(test_codex),

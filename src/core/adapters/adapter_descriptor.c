@@ -173,6 +173,46 @@ static int check_events(const json_t *list, const char *where, struct err *err)
         return adapter_check_each(list, members, where, err);
 }
 
+static int check_tokens(const json_t *tokens, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "input", PATHS, NULL, NULL },
+                                                         { "cached", PATHS, NULL, NULL },
+                                                         { "output", PATHS, NULL, NULL },
+                                                         { 0 } };
+
+        return adapter_check_members(tokens, members, where, err);
+}
+
+static int check_transcript(const json_t *list, const char *where, struct err *err)
+{
+        static const char *const kinds[] = { "text",   "delta", "thinking", "tool",
+                                             "result", "usage", "error",    NULL };
+        static const struct adapter_member members[] = { { "match", OBJECT, NULL, check_match },
+                                                         { "when", CONDITION, NULL, NULL },
+                                                         { "each", PATHS, NULL, NULL },
+                                                         { "kind", CHOICE, kinds, NULL },
+                                                         { "text", PATHS, NULL, NULL },
+                                                         { "id", PATHS, NULL, NULL },
+                                                         { "name", PATHS, NULL, NULL },
+                                                         { "input", PATHS, NULL, NULL },
+                                                         { "failed", CONDITION, NULL, NULL },
+                                                         { "tokens", OBJECT, NULL, check_tokens },
+                                                         { 0 } };
+        size_t i;
+        json_t *one;
+        int r = adapter_check_each(list, members, where, err);
+
+        json_array_foreach((json_t *)list, i, one)
+        {
+                if (r >= 0 && (!json_get_string(one, "kind") ||
+                               (json_object_get(one, "each") &&
+                                !json_is_string(json_object_get(one, "each")))))
+                        r = adapter_check_bad(err, where, "",
+                                              "needs `kind`, and one path as `each`");
+        }
+        return r;
+}
+
 static int check_errors(const json_t *list, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "code", TEXT, NULL, NULL },
@@ -300,6 +340,7 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "session", OBJECT, NULL, check_session },
                 { "output", OBJECT, NULL, check_output },
                 { "errors", LIST, NULL, check_errors },
+                { "transcript", LIST, NULL, check_transcript },
                 { "provider", LIST, NULL, check_choice },
                 { "biller", LIST, NULL, check_choice },
                 { "billing", LIST, NULL, check_choice },

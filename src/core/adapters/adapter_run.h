@@ -166,6 +166,13 @@ void adapter_parser_finish(struct adapter_parser *p, const struct adapter_exit *
                            struct arena *arena, struct adapter_result *ret);
 void adapter_parser_free(struct adapter_parser *p);
 
+/* A readable transcript: what the lines of standard output are, as its descriptor says.
+ * adapter_has_transcript(): whether it says so. adapter_transcript() appends to `records`
+ * {kind: text, delta, thinking, tool, result, usage, error or output, text?, id?, name?, input?,
+ * failed?, tokens?}; a line that is no event is `output`. Any thread. */
+bool adapter_has_transcript(const char *type);
+void adapter_transcript(const char *type, const char *line, size_t len, json_t *records);
+
 /* Some programs live on after their last word, the event marked `end`. These say whether an adapter
  * has such an event; whether a line of standard output is that event; and how long the program may
  * take to end by itself. Any thread. */
