@@ -211,6 +211,21 @@ class SandboxTest(Assets):
         self.assertIn(f"--skill {REMOTE}/pi/skills", args)
         self.assertIn(f"{REMOTE}/pi/skills/review/SKILL.md", seen)
 
+    def test_logins_of_programs(self):
+        """The file in which a program keeps its login, from a variable of the agent, where the program looks."""
+        login = json.dumps({"a": "it's \\ \"quoted\""})
+        box = self.sandbox()
+        for kind, name, path in (
+                ("claude_local", "CLAUDE_CREDENTIALS_JSON", '"$CLAUDE_CONFIG_DIR"/.credentials.json'),
+                ("codex_local", "CODEX_AUTH_JSON", '"$CODEX_HOME"/auth.json'),
+                ("gemini_local", "GEMINI_CREDENTIALS_JSON", '"$HOME"/.gemini/oauth_creds.json'),
+                ("opencode_local", "OPENCODE_AUTH_JSON", '"$HOME"/.local/share/opencode/auth.json'),
+                ("pi_local", "PI_AUTH_JSON", '"$HOME"/.pi/agent/auth.json')):
+            with self.subTest(kind):
+                (self.work / "diary").unlink(missing_ok=True)
+                _, _, seen = self.call(self.coder(kind, box, env={name: login}, look=path))
+                self.assertEqual(list(seen.values()), [("600", "file", login)])
+
     def test_which(self):
         """Those that are asked for; of the company's and the general ones of a name, the company's."""
         self.skill("review", text="for all")

@@ -93,14 +93,19 @@ static int check_part(const json_t *part, const char *where, struct err *err)
 /* What an asset is made of. */
 static int check_from(const json_t *list, const char *where, struct err *err)
 {
-        static const struct adapter_member members[] = {
-                { "skills", TEXT, NULL, NULL },   { "instructions", TEXT, NULL, NULL },
-                { "user", TEXT, NULL, NULL },     { "variable", TEXT, NULL, NULL },
-                { "company", TEXT, NULL, NULL },  { "into", TEXT, NULL, NULL },
-                { "files", WORDS, NULL, NULL },   { "link", WORDS, NULL, NULL },
-                { "exclude", WORDS, NULL, NULL }, { "keyFile", TEXT, NULL, NULL },
-                { "tree", TEXT, NULL, NULL },     { 0 }
-        };
+        static const struct adapter_member members[] = { { "skills", TEXT, NULL, NULL },
+                                                         { "instructions", TEXT, NULL, NULL },
+                                                         { "user", TEXT, NULL, NULL },
+                                                         { "variable", TEXT, NULL, NULL },
+                                                         { "company", TEXT, NULL, NULL },
+                                                         { "into", TEXT, NULL, NULL },
+                                                         { "files", WORDS, NULL, NULL },
+                                                         { "link", WORDS, NULL, NULL },
+                                                         { "exclude", WORDS, NULL, NULL },
+                                                         { "keyFile", TEXT, NULL, NULL },
+                                                         { "tree", TEXT, NULL, NULL },
+                                                         { "whole", FLAG, NULL, NULL },
+                                                         { 0 } };
         size_t i;
         json_t *part;
         int r = adapter_check_each(list, members, where, err);

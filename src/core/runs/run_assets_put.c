@@ -267,24 +267,33 @@ static void put_removing(const struct run_asset *a, const char *to, struct buf *
         buf_puts(s, "fi\n");
 }
 
-/* {"NAME": "value"}, of a variable of the agent. The value is not in any argument of a process:
- * printf is the shell's own. */
+/* A file of a variable of the agent: {"NAME": "value"}, or the value as it is. Where the asset is
+ * copied, the file belongs among the copies: its own directory is not read by any program. The
+ * value is not in any argument of a process: printf is the shell's own. */
 static void put_key_file(const struct run_asset *a, const json_t *part, struct buf *s)
 {
         const char *variable = json_get_string(part, "variable");
+        const char *to = json_get_string(a->plan, "copyTo");
+        const char *dir = to ? to : a->dir;
+        bool whole = json_is_true(json_object_get(part, "whole"));
 
-        runtime_script(s, a->dir);
-        buf_puts(s, "f=");
-        shell_quote(s, arena_printf(a->t->op->arena, "%s/%s", a->dir,
-                                    json_get_string(part, "keyFile")));
-        buf_appendf(s,
-                    "\nif [ -n \"${%s:-}\" ]; then\n"
-                    "v=$(printf %%s \"$%s\" | sed -e 's/\\\\/\\\\\\\\/g' -e 's/\"/\\\\\"/g')\n"
-                    "mkdir -p \"${f%%/*}\"\n"
-                    "rm -f \"$f\"\n"
-                    "printf '{\"%s\":\"%%s\"}\\n' \"$v\" >\"$f\"\n"
-                    "fi\n",
-                    variable, variable, variable);
+        if (*dir == '/')
+                runtime_script(s, dir);
+        put_target(dir, s);
+        buf_puts(s, "\nf=\"$to\"/");
+        shell_quote(s, json_get_string(part, "keyFile"));
+        buf_appendf(s, "\nif [ -n \"${%s:-}\" ]; then\n", variable);
+        if (!whole)
+                buf_appendf(
+                        s,
+                        "v=$(printf %%s \"$%s\" | sed -e 's/\\\\/\\\\\\\\/g' -e 's/\"/\\\\\"/g')\n",
+                        variable);
+        buf_puts(s, "mkdir -p \"${f%/*}\"\nrm -f \"$f\"\n");
+        if (whole)
+                buf_appendf(s, "printf '%%s\\n' \"$%s\" >\"$f\"\n", variable);
+        else
+                buf_appendf(s, "printf '{\"%s\":\"%%s\"}\\n' \"$v\" >\"$f\"\n", variable);
+        buf_puts(s, "fi\n");
 }
 
 static void add_lines(struct buf *script, const struct buf *lines)
