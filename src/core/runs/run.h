@@ -5,7 +5,7 @@
  *   prepare   environment chosen | lease | workspace | callback | command       run_prepare.c
  *   execute   the command runs in the box; no thread of ours waits              run_host.c
  *   finish    callback closed | output read | workspace home | outcome          run_finish.c
- *   release   leases given up | the next queued run                             run_finish.c
+ *   release   leases given up | the next queued run                             run_outcome.c
  *
  * Each step is recorded (store/runs.h) before its work is done, and all work of a step may be done
  * again after a crash: the lease and the execution carry the run's id as idempotency key. Runs that
