@@ -41,6 +41,7 @@ class Executor(socketserver.ThreadingTCPServer):
         self.server_close()
 
     repeats, last = False, (0, b"")
+    env = {}  # of every sandbox
 
     def repeat(self, printed):
         """The answer with the bytes of the one before in front, as if that had been lost."""
@@ -59,7 +60,7 @@ class ExecutorHandler(socketserver.StreamRequestHandler):
         params = json.loads(self.rfile.readline())
         done = subprocess.run([params["command"], *params.get("args", [])], capture_output=True, timeout=60,
                               cwd=params.get("cwd") or params["lease"]["metadata"]["remoteCwd"],
-                              env={"PATH": os.environ["PATH"], **params["env"]},
+                              env={"PATH": os.environ["PATH"], **self.server.env, **params["env"]},
                               input=params.get("stdin", "").encode())
         printed = done.stdout
         if self.server.repeats and printed.startswith(WORD):

@@ -1,0 +1,176 @@
+"""Real agent programs in tests: the five that scripts/agent-programs fetches, unmodified, with the model server of test/models
+in the place of their vendors, in each kind of place that Berth has.
+
+A cell is (program, place, case). test_real_agents.py makes a test of each; what became of it is a line in the file that
+TEST_AGENTS_RESULTS names, and scripts/agent-table makes the table of docs/adapters.md of these lines.
+"""
+
+import fcntl
+import functools
+import hashlib
+import inspect
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from berthtest import SOURCE
+
+sys.path.append(str(SOURCE / "test" / "models"))
+
+UNAVAILABLE = 69  # of scripts/agent-programs
+KEY = "key-of-a-test"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+CACHE = pathlib.Path(os.environ.get("BERTH_TEST_CACHE", SOURCE / ".cache"))
+# What agents and their shell tools want of a system.
+SYSTEM = """awk base64 basename bash cat chmod cp curl cut date dirname env expr false find git grep gzip head hostname id
+    kill ln ls mkdir mktemp mv nproc ps pwd readlink realpath rm rmdir sed sh sleep sort stat stty tail tar tee test
+    timeout touch tr true uname uniq wc which whoami xargs""".split()
+
+
+@functools.cache
+def programs():
+    """The directory with the commands. Skips when they cannot be fetched."""
+    done = subprocess.run([SOURCE / "scripts" / "agent-programs"], capture_output=True, text=True)
+    if done.returncode == UNAVAILABLE:
+        raise unittest.SkipTest(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return pathlib.Path(done.stdout.split()[-1])
+
+
+def version(package):
+    pinned = json.loads((SOURCE / "test" / "models" / "programs" / "package.json").read_text())
+    return pinned["dependencies"][package]
+
+
+def copy_libraries(program, root):
+    """What a program of this machine is linked with, in the same places below `root`."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout  # nothing of a static one
+    for path in re.findall(r"(/\S+)", listed):
+        target = root / path[1:]
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(path), target)
+
+
+def make_rootfs(root):
+    for folder in ("usr/bin", "usr/lib", "usr/lib64", "usr/local/bin", "etc/ssl/certs", "proc", "dev", "sys", "tmp", "run",
+                   "root", "home", "var/tmp", "opt/agents"):
+        (root / folder).mkdir(parents=True)
+    for name in ("bin", "lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    for name in SYSTEM:
+        if found := shutil.which(name, path="/usr/bin:/bin"):
+            shutil.copy(os.path.realpath(found), root / "usr/bin" / name)
+            copy_libraries(found, root)
+    # The programs are linked, not copied; nothing writes to them there.
+    subprocess.run(["cp", "-al", programs().parent, root / "opt/agents/node_modules"], check=True)
+    for name in (*(p.name for p in PROGRAMS), "node"):
+        (root / "usr/local/bin" / name).symlink_to(f"/opt/agents/node_modules/.bin/{name}")
+        copy_libraries(programs() / name, root)
+    if os.path.exists(CERTIFICATES):
+        shutil.copy(CERTIFICATES, root / CERTIFICATES[1:])
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000::/home/agent:/bin/bash\n")
+    (root / "etc/group").write_text("root:x:0:\nagent:x:1000:\n")
+    (root / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
+    (root / "complete").touch()
+
+
+@functools.cache
+def rootfs():
+    """The root of a small system with all programs in /usr/local/bin, made once for the versions and for what makes it.
+    Sandboxes lie above it and do not change it."""
+    made_by = inspect.getsource(make_rootfs) + inspect.getsource(copy_libraries) + " ".join(SYSTEM) + programs().parent.parent.name
+    root = CACHE / f"agent-rootfs-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}"
+    with open(CACHE / "agent-rootfs.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "complete").exists():
+            for old in CACHE.glob("agent-rootfs-*/"):
+                shutil.rmtree(old)
+            make_rootfs(root)
+    return root
+
+
+class Program:
+    """What a person would set up to use the program with a model server of their own. `settle(case)` is called with the
+    test, which has `models`, `home` (of the daemon's user) and `put(name, text)` (a file for the place; its path there);
+    it returns the variables and further members of the agent's configuration."""
+
+    name = adapter = package = None
+    retries_are_short = True
+
+    @property
+    def version(self):
+        return version(self.package)
+
+
+class Claude(Program):
+    name, adapter, package = "claude", "claude_local", "@anthropic-ai/claude-code"
+
+    def settle(self, case):
+        return {"ANTHROPIC_BASE_URL": case.models.url, "ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_MAX_RETRIES": "1"}, {}
+
+
+class Codex(Program):
+    name, adapter, package = "codex", "codex_local", "@openai/codex"
+
+    def settle(self, case):
+        (case.home / ".codex").mkdir(exist_ok=True)
+        (case.home / ".codex" / "config.toml").write_text(f"""model_provider = "own"
+[model_providers.own]
+name = "A server of our own"
+base_url = "{case.models.url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 1
+""")
+        return {"OPENAI_API_KEY": KEY}, {"model": "gpt-5.4"}
+
+
+class Gemini(Program):
+    name, adapter, package = "gemini", "gemini_local", "@google/gemini-cli"
+
+    def settle(self, case):
+        settings = case.put("gemini-settings.json", json.dumps({
+            "security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 2}}))
+        return {"GOOGLE_GEMINI_BASE_URL": case.models.url, "GEMINI_API_KEY": KEY,
+                "GEMINI_CLI_SYSTEM_SETTINGS_PATH": settings}, {}
+
+
+class Opencode(Program):
+    name, adapter, package = "opencode", "opencode_local", "opencode-ai"
+
+    def settle(self, case):
+        provider = {"npm": "@ai-sdk/openai-compatible", "models": {"model-1": {"name": "Model"}},
+                    "options": {"baseURL": f"{case.models.url}/v1", "apiKey": KEY}}
+        return {"OPENCODE_CONFIG_CONTENT": json.dumps({"provider": {"own": provider}, "autoupdate": False}),
+                "OPENCODE_DISABLE_MODELS_FETCH": "1"}, {"model": "own/model-1"}
+
+
+class Pi(Program):
+    name, adapter, package = "pi", "pi_local", "@mariozechner/pi-coding-agent"
+
+    def settle(self, case):
+        models = case.put("pi/models.json", json.dumps({"providers": {"own": {
+            "baseUrl": f"{case.models.url}/v1", "api": "openai-completions", "apiKey": KEY,
+            "models": [{"id": "model-1"}]}}}))
+        case.put("pi/settings.json", json.dumps({"retry": {"maxRetries": 1, "baseDelayMs": 100}}))
+        return {"PI_CODING_AGENT_DIR": os.path.dirname(models), "PI_OFFLINE": "1"}, {"model": "own/model-1"}
+
+
+PROGRAMS = [Claude(), Codex(), Gemini(), Opencode(), Pi()]
+PLACES = ["local", "sandbox", "ssh", "plugin"]
+
+
+def record(program, place, case, result, why, seconds):
+    """One line for scripts/agent-table."""
+    path = os.environ.get("TEST_AGENTS_RESULTS")
+    if path:
+        with open(path, "a") as results:
+            results.write(json.dumps({"program": program.name, "version": program.version, "place": place, "case": case,
+                                      "result": result, "why": why, "seconds": round(seconds, 1)}) + "\n")

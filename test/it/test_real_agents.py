@@ -1,0 +1,247 @@
+"""Claude Code, Codex, Gemini CLI, opencode and pi, as they are published, do real work for Berth: woken by an issue they change a
+file, comment and close it, from this machine, a sandbox, an ssh host and a plugin's place; and every way in which that ends early.
+
+TEST_AGENTS=all runs every cell, TEST_AGENTS=claude:sandbox,codex:*:works those; without it two programs in two places."""
+# slow: whole agent programs start many times
+
+import fnmatch
+import json
+import os
+import pathlib
+import time
+import unittest
+
+import realagents
+from berthtest import SOURCE, ident, wait_until
+from models import Fail, ModelServer, Say, Shell, Stall
+from providertest import ProviderTest
+from runtest import RunTest
+from sshtest import Fixture, missing_command
+from test_plugin_box import Executor
+
+MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
+FAST = ("claude:local:works", "claude:sandbox:works", "claude:local:401", "claude:sandbox:cancelled")
+CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
+PATIENT = 120  # seconds in which any of the programs gets up on a busy machine
+
+API = """api() { curl -sS --fail-with-body --max-time 60 -X "$1" -H "Authorization: Bearer $PAPERCLIP_API_KEY" \
+-H "X-Paperclip-Run-Id: $PAPERCLIP_RUN_ID" -H 'Content-Type: application/json' ${3+-d "$3"} "$PAPERCLIP_API_URL/api$2"; }
+"""
+SAY = API + """api POST "/issues/$PAPERCLIP_TASK_ID/comments" '{"body":"%s"}'\n"""
+WORK = SAY % "Noted." + """echo noted >> NOTES.md
+api PATCH "/issues/$PAPERCLIP_TASK_ID" '{"status":"done"}'
+"""
+# Says that it is up, and waits until somebody answers; the daemon may be away for a while.
+HOLD = SAY % "Up." + """until api GET "/issues/$PAPERCLIP_TASK_ID/comments" | grep -q "Go on"; do sleep 0.2; done
+"""
+
+
+class Cases(RunTest):
+    """One program in one kind of place. The end of this file makes a class of each pair."""
+
+    program = place = None
+
+    def setUp(self):
+        self.bin = realagents.programs()
+        self.home = self.temp_dir()
+        self.models = ModelServer(MODELS_AT)
+        self.addCleanup(self.models.close)
+        self.daemon_env = {**self.daemon_env, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
+                           "BERTH_PRIVATE_HOSTS": f"{MODELS_AT}:{self.models.port}",
+                           "BERTH_SANDBOX_ROOTFS_DIRS": str(realagents.CACHE), "BERTH_PLUGIN_BOX": "always",
+                           "BERTH_PLUGIN_CONFINE": "false"}
+        super().setUp()
+
+    def make_lease(self):
+        super().make_lease()
+        (self.work / "NOTES.md").write_text("# Notes\n")
+        getattr(self, f"make_{self.place}")()
+
+    # Places. Each says where the programs' own files are: self.files here, self.files_there as the program sees it.
+
+    def make_local(self):
+        self.env = None
+        self.files = self.files_there = self.temp_dir()
+
+    def make_sandbox(self, **config):
+        self.require_sandboxes()
+        allowed = {"network": "allowlist", "allowedHosts": [f"{MODELS_AT}:{self.models.port}"]}
+        self.env = self.sandbox_environment(rootfs=str(realagents.rootfs()), memoryMb=4096, **{**allowed, **config})
+        self.files, self.files_there = self.work / ".own", pathlib.Path("/workspace/.own")
+
+    def make_ssh(self):
+        if missing_command():
+            raise unittest.SkipTest(missing_command())
+        self.fixture = Fixture(self.temp_dir() / "lab")
+        self.addCleanup(self.fixture.stop)
+        self.fixture.start()
+        (self.fixture.home / ".profile").write_text(f'PATH="{self.bin}:$PATH"\n')
+        self.env = self.environment(self.acme, name="host", driver="ssh", config=self.fixture.config())
+        self.files = self.files_there = self.temp_dir()
+
+    def make_plugin(self):
+        self.provider = ProviderTest.install_provider(self, SOURCE / "test" / "workers" / "runner.py")
+        executor = Executor()
+        executor.env = {"PATH": self.daemon_env["PATH"], "HOME": str(self.temp_dir())}
+        self.addCleanup(executor.close)
+        (self.provider.dir / "executor").write_text(str(executor.server_address[1]))
+        self.env = self.environment(self.acme, name="acme", driver="sandbox", config={"provider": "acme", "image": "i"})
+        self.files = self.files_there = self.temp_dir()
+
+    def put(self, name, text):
+        """A file of the program's in the place; its path there."""
+        path = self.files / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(self.files_there / name)
+
+    # Agents.
+
+    def coder(self, **config):
+        env, more = self.program.settle(self)
+        config = {"cwd": str(self.work), **more, **config, "env": {**env, **config.pop("env", {})}}
+        body = {"defaultEnvironmentId": self.env["id"]} if self.env else {}
+        return self.agent(self.acme, "Coder", adapterType=self.program.adapter, adapterConfig=config, **body)
+
+    def issue_for(self, agent):
+        return self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "Keep a note", "description": "Add the word noted to NOTES.md.", "assigneeAgentId": agent["id"]},
+            status=201)
+
+    def only_run(self):
+        runs = wait_until(self.runs, "the agent is woken")
+        self.assertEqual(len(runs), 1, runs)
+        return runs[0]
+
+    def ended(self, run, status="succeeded"):
+        run = self.finished(run, PATIENT)
+        self.assertEqual(run["status"], status, self.story(run))
+        return run
+
+    def story(self, run):
+        """What a reader of a failed cell wants to know."""
+        row = self.run_row(run)
+        told = {k: row[k] for k in ("status", "errorCode", "error", "exitCode", "signal") if k in row}
+        events = [e["message"] for e in self.run_events(run)]
+        turns = [(r.method, r.path, r.turn) for r in self.models.requests]
+        return "\n".join(map(str, (told, events, turns, self.log_text(run)[-1500:], self.log_text(run, "stderr")[-1500:])))
+
+    def comments(self, issue):
+        return [c["body"] for c in self.ok("GET", f"/api/issues/{issue['id']}/comments")]
+
+    def assert_worked(self, issue, run):
+        row = self.ok("GET", f"/api/issues/{issue['id']}")
+        self.assertEqual(row["status"], "done", self.story(run))
+        self.assertIn("Noted.", self.comments(issue))
+        self.assertEqual((self.work / "NOTES.md").read_text(), "# Notes\nnoted\n", self.story(run))
+        self.assertEqual(self.models.left, [])
+
+    # Cases.
+
+    def case_works(self):
+        self.models.script(Shell(WORK), Say("All done."))
+        issue = self.issue_for(self.coder())
+        run = self.ended(self.only_run())
+        self.assert_worked(issue, run)
+        first = self.models.turns[0]
+        self.assertEqual(first.key, realagents.KEY)
+        self.assertIn("Keep a note", first.text)
+        usage = run["usageJson"]
+        self.assertEqual((usage["inputTokens"] + usage["cachedInputTokens"], usage["outputTokens"]) if
+                         self.program.name != "codex" else (usage["inputTokens"], usage["outputTokens"]), (200, 40), usage)
+        self.assertIn("All done.", json.dumps(run["resultJson"]))
+        self.nothing_held()
+
+    def case_resumed(self):
+        self.models.script(Shell(WORK), Say("Remember the word heliotrope."))
+        agent = self.coder()
+        issue = self.issue_for(agent)
+        first = self.ended(self.only_run())
+        self.assert_worked(issue, first)
+        self.models.script(Shell("echo again"), Say("Done again."))
+        second = self.ended(self.wake(agent, payload={"issueId": issue["id"]}))
+        self.assertIn("heliotrope", self.models.turns[0].text, "the second run does not know what was said in the first")
+        self.assertEqual(second["sessionIdBefore"], first["sessionIdAfter"])
+        usage = second["usageJson"]
+        self.assertEqual(usage["outputTokens"], 40, f"the run's own tokens, not the session's: {usage}")
+
+    def case_cancelled(self):
+        self.models.script(Stall(always=True))
+        self.issue_for(self.coder())
+        run = self.only_run()
+        wait_until(self.models.stalled.is_set, "the program waits for its model", PATIENT)
+        self.cancel(run)
+        self.ended(run, "cancelled")
+        self.nothing_held()
+
+    def case_timed_out(self):
+        self.models.script(Stall(always=True))
+        self.issue_for(self.coder(timeoutSec=10, graceSec=2))
+        self.ended(self.only_run(), "timed_out")
+        self.nothing_held()
+
+    def case_daemon_killed(self):
+        self.models.script(Shell(HOLD), Shell(WORK), Say("All done."))
+        issue = self.issue_for(self.coder())
+        run = self.only_run()
+        wait_until(lambda: "Up." in self.comments(issue), "the program works", PATIENT)
+        self.daemon.restart(crash=True)
+        self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": "Go on."}, status=201)
+        self.assert_worked(issue, self.ended(run))
+
+    def fails(self, *codes, says=()):
+        """It fails, and says why: a code of the list's families, and words."""
+        self.issue_for(self.coder())
+        run = self.ended(self.only_run(), "failed")
+        self.assertTrue(any(fnmatch.fnmatch(run["errorCode"] or "", code) for code in codes), self.story(run))
+        for word in says:
+            self.assertIn(word.lower(), (run["error"] or "").lower(), self.story(run))
+        self.nothing_held()
+        return run
+
+    def case_401(self):
+        self.models.script(Fail(401))
+        self.fails("*_auth_required")
+
+    def case_429(self):
+        self.models.script(Fail(429, after=3600))
+        self.fails("*_transient_upstream", "*_rate_limited")
+
+    def case_503(self):
+        self.models.script(Fail(503))
+        self.fails("*_transient_upstream", "*_overloaded")
+
+    def case_no_network(self):
+        self.models.close()  # nobody listens there
+        self.fails("*_unreachable", "*_no_network", "*_transient_upstream")
+
+
+CASES = [name.removeprefix("case_") for name in vars(Cases) if name.startswith("case_")]
+
+
+def cell(case):
+    def test(self):
+        began, why = time.monotonic(), None
+        try:
+            getattr(self, f"case_{case}")()
+        except unittest.SkipTest:
+            raise
+        except BaseException as e:
+            why = str(e) or repr(e)
+            raise
+        finally:
+            realagents.record(self.program, self.place, case, "fails" if why else "works", why, time.monotonic() - began)
+    return test
+
+
+for _program in realagents.PROGRAMS:
+    for _place in realagents.PLACES:
+        _tests = {f"test_{case}": cell(case) for case in CASES
+                  if any(fnmatch.fnmatch(f"{_program.name}:{_place}:{case}", f"{chosen}*") for chosen in CHOSEN)}
+        if _tests:
+            _name = f"{_program.name.capitalize()}{_place.capitalize()}Test"
+            globals()[_name] = type(_name, (Cases,), {"program": _program, "place": _place, "__module__": __name__, **_tests})
+del Cases
+
+if __name__ == "__main__":
+    unittest.main()
