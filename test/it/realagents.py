@@ -84,8 +84,8 @@ def make_rootfs(root):
 def rootfs():
     """The root of a small system with all programs in /usr/local/bin, made once for the versions and for what makes it.
     Sandboxes lie above it and do not change it."""
-    made_by = inspect.getsource(make_rootfs) + inspect.getsource(copy_libraries) + " ".join(SYSTEM) + programs().parent.parent.name
-    root = CACHE / f"agent-rootfs-{hashlib.sha256(made_by.encode()).hexdigest()[:12]}"
+    made_by = (inspect.getsource(make_rootfs), inspect.getsource(copy_libraries), *SYSTEM, programs().parent.parent.name)
+    root = CACHE / f"agent-rootfs-{hashlib.sha256(repr(made_by).encode()).hexdigest()[:12]}"
     with open(CACHE / "agent-rootfs.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (root / "complete").exists():
@@ -97,11 +97,11 @@ def rootfs():
 
 class Program:
     """What a person would set up to use the program with a model server of their own. `settle(case)` is called with the
-    test, which has `models`, `home` (of the daemon's user) and `put(name, text)` (a file for the place; its path there);
+    test, which has `models`, `home` (of the daemon's user), `put(name, text)` (a file for the place; its path there) and
+    `put_home(name, text)` (a file in the home of the place, or in the project where there is none beforehand);
     it returns the variables and further members of the agent's configuration."""
 
     name = adapter = package = None
-    retries_are_short = True
 
     @property
     def version(self):
@@ -136,10 +136,10 @@ class Gemini(Program):
     name, adapter, package = "gemini", "gemini_local", "@google/gemini-cli"
 
     def settle(self, case):
-        settings = case.put("gemini-settings.json", json.dumps({
+        # With a base URL it would choose another kind of login, for which it has no key.
+        case.put_home(".gemini/settings.json", json.dumps({
             "security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 2}}))
-        return {"GOOGLE_GEMINI_BASE_URL": case.models.url, "GEMINI_API_KEY": KEY,
-                "GEMINI_CLI_SYSTEM_SETTINGS_PATH": settings}, {}
+        return {"GOOGLE_GEMINI_BASE_URL": case.models.url, "GEMINI_API_KEY": KEY}, {}
 
 
 class Opencode(Program):
@@ -159,7 +159,7 @@ class Pi(Program):
         models = case.put("pi/models.json", json.dumps({"providers": {"own": {
             "baseUrl": f"{case.models.url}/v1", "api": "openai-completions", "apiKey": KEY,
             "models": [{"id": "model-1"}]}}}))
-        case.put("pi/settings.json", json.dumps({"retry": {"maxRetries": 1, "baseDelayMs": 100}}))
+        case.put("pi/settings.json", json.dumps({"retry": {"maxRetries": 1, "baseDelayMs": 100, "provider": {"maxRetries": 0}}}))
         return {"PI_CODING_AGENT_DIR": os.path.dirname(models), "PI_OFFLINE": "1"}, {"model": "own/model-1"}
 
 

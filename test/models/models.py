@@ -9,8 +9,8 @@ Spoken are Anthropic Messages (POST .../v1/messages), OpenAI Responses (.../resp
 (.../chat/completions), and Gemini (.../models/NAME:streamGenerateContent and :generateContent). Standard library only.
 
 A request that offers the program's shell tool is a turn and takes the next step of the script; every other one (titles,
-summaries, counting tokens, lists of models) is answered by itself and is in `requests` only. A step with `always` is
-never used up. When the script is at its end, the answer is Say("Nothing more to do.").
+summaries, counting tokens, lists of models, JSON by a schema) is answered by itself, costs no tokens, and is in `requests`
+only. A step with `always` is never used up. When the script is at its end, the answer is Say("Nothing more to do.").
 """
 
 import contextlib
@@ -22,6 +22,7 @@ import threading
 import time
 
 USAGE = {"input": 100, "cached": 40, "output": 20}  # tokens of each turn; `cached` is a part of `input`
+NOTHING = {"input": 0, "cached": 0, "output": 0}
 
 # The names under which programs offer a shell, and the arguments that each wants for a command line.
 SHELLS = {
@@ -112,6 +113,24 @@ def tool_names(api, body):
     return [t.get("name") or t.get("type") for t in tools]
 
 
+def schema_of(body):
+    """The schema that an answer has to follow, or None."""
+    gemini = body.get("generationConfig") or {}
+    return (gemini.get("responseJsonSchema") or gemini.get("responseSchema")
+            or (body.get("response_format") or {}).get("json_schema", {}).get("schema")
+            or ((body.get("text") or {}).get("format") or {}).get("schema"))
+
+
+def by_schema(schema):
+    """Something that follows it. Of a choice the last: those who ask for the next speaker are told that it is the user."""
+    kind = str(schema.get("type", "")).lower()
+    if kind == "object":
+        return {name: by_schema(of) for name, of in schema.get("properties", {}).items()}
+    if schema.get("enum"):
+        return schema["enum"][0 if "user" == schema["enum"][0] else -1]
+    return {"integer": 1, "number": 1, "boolean": False, "array": []}.get(kind, "x")
+
+
 def api_of(path):
     path = path.split("?")[0]
     for pattern, api in ((r"/messages$", "anthropic"), (r"/responses$", "responses"), (r"/chat/completions$", "chat"),
@@ -146,7 +165,7 @@ def stream_anthropic(number, model, call, text, usage):
 def whole_anthropic(number, model, text):
     return {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": model, "stop_reason": "end_turn",
             "stop_sequence": None, "content": [{"type": "text", "text": text}],
-            "usage": {"input_tokens": 1, "output_tokens": 1}}
+            "usage": {"input_tokens": 0, "output_tokens": 0}}
 
 
 def stream_responses(number, model, call, text, usage):
@@ -182,7 +201,7 @@ def stream_responses(number, model, call, text, usage):
 
 
 def whole_responses(number, model, text):
-    return stream_responses(number, model, None, text, USAGE)[-1][1]["response"]
+    return stream_responses(number, model, None, text, NOTHING)[-1][1]["response"]
 
 
 def stream_chat(number, model, call, text, usage):
@@ -204,11 +223,11 @@ def stream_chat(number, model, call, text, usage):
 def whole_chat(number, model, text):
     return {"id": f"chatcmpl-{number:04}", "object": "chat.completion", "created": 1700000000, "model": model,
             "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
+            "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}}
 
 
 def whole_gemini(number, model, text, call=None, usage=None):
-    usage = usage or USAGE
+    usage = usage or NOTHING
     part = {"functionCall": {"id": f"call_{number:04}", "name": call[0], "args": call[1]}} if call else {"text": text}
     return {"responseId": f"r{number:04}", "modelVersion": model,
             "candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [part]}}],
@@ -358,7 +377,8 @@ class ModelServer:
             number = len(self.requests)
             # A server that is down or does not know the key is so for every request.
             first = self.steps[0] if self.steps else None
-            step = self.next_step() if request.turn else first if isinstance(first, Fail) and api else Say("Task")
+            aside = Say(json.dumps(by_schema(schema_of(body))) if schema_of(body) else "Task", NOTHING)
+            step = self.next_step() if request.turn else first if isinstance(first, Fail) and api else aside
             resumed = self.resumed
         with contextlib.suppress(ConnectionError):
             if not api:
