@@ -62,6 +62,9 @@ class PluginCallbackTest(Elsewhere, _PluginBoxTest):
         run = self.run_of()
         self.assertEqual(run.mode, "tunnel_v1")
         self.works(run)
+        self.daemon.restart(crash=True)  # the worker is not up yet when the channel is opened again
+        run.again()
+        self.works(run)
 
 
 del _PluginBoxTest

@@ -162,6 +162,13 @@ int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Plugin \"%s\" does not declare environment driver \"%s\".",
                                plugin_key, driver_key);
+        /* After a restart the places of a run may be asked for before their worker is up. */
+        for (int64_t until = clock_mono_ms() + READY_WAIT_MS;
+             !is_running(rt, ret->plugin_id) && clock_mono_ms() < until;) {
+                r = op_wait_fd(op, -1, 0, READY_POLL_MS, err);
+                if (r < 0)
+                        return r;
+        }
         if (!is_running(rt, ret->plugin_id)) {
                 (void)err_set(err, ERR_UNPROCESSABLE,
                               "Plugin environment driver \"%s:%s\" has no running worker.",
