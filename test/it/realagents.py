@@ -1,5 +1,5 @@
-"""Real agent programs in tests: the five that scripts/agent-programs fetches, unmodified, with the model server of test/models
-in the place of their vendors, in each kind of place that Berth has.
+"""Real agent programs in tests: the five that scripts/agent-programs fetches, unmodified, with the model server of
+test/models in the place of their vendors, in each kind of place that Berth has.
 
 A cell is (program, place, case). test_real_agents.py makes a test of each; what became of it is a line in the file that
 TEST_AGENTS_RESULTS names, and scripts/agent-table makes the table of docs/adapters.md of these lines.
@@ -95,13 +95,30 @@ def rootfs():
     return root
 
 
+def make_certificate(folder, names):
+    """A certificate for these names, and of whoever signed it: (file with the chain and its key, file with the signer)."""
+    def openssl(*args):
+        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-sha256")
+    openssl("req", "-x509", *new, "-days", "2", "-subj", "/CN=Signer of a test", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl("req", *new, "-subj", f"/CN={names[0]}", "-keyout", "host.key", "-out", "host.csr")
+    (folder / "more").write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in names) + "\n"
+                                 "basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
+    openssl("x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-sha256",
+            "-extfile", "more", "-out", "host.pem")
+    (folder / "chain.pem").write_text((folder / "host.pem").read_text() + (folder / "host.key").read_text())
+    return folder / "chain.pem", folder / "ca.pem"
+
+
 class Program:
     """What a person would set up to use the program with a model server of their own. `settle(case)` is called with the
     test, which has `models`, `home` (of the daemon's user), `put(name, text)` (a file for the place; its path there) and
     `put_home(name, text)` (a file in the home of the place, or in the project where there is none beforehand);
-    it returns the variables and further members of the agent's configuration."""
+    it returns the variables and further members of the agent's configuration. `host` is where the vendor's service is,
+    `by_default(ca)` the same for an agent that uses it, trusting the signers in that file."""
 
-    name = adapter = package = None
+    name = adapter = package = host = None
 
     @property
     def version(self):
@@ -110,13 +127,18 @@ class Program:
 
 class Claude(Program):
     name, adapter, package = "claude", "claude_local", "@anthropic-ai/claude-code"
+    host = "api.anthropic.com"
 
     def settle(self, case):
         return {"ANTHROPIC_BASE_URL": case.models.url, "ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_MAX_RETRIES": "1"}, {}
 
+    def by_default(self, ca):
+        return {"ANTHROPIC_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {}
+
 
 class Codex(Program):
     name, adapter, package = "codex", "codex_local", "@openai/codex"
+    host = "api.openai.com"
 
     def settle(self, case):
         (case.home / ".codex").mkdir(exist_ok=True)
@@ -131,9 +153,13 @@ stream_max_retries = 1
 """)
         return {"OPENAI_API_KEY": KEY}, {"model": "gpt-5.4"}
 
+    def by_default(self, ca):
+        return {"OPENAI_API_KEY": KEY, "SSL_CERT_FILE": ca, "CODEX_CA_CERTIFICATE": ca}, {"model": "gpt-5.4"}
+
 
 class Gemini(Program):
     name, adapter, package = "gemini", "gemini_local", "@google/gemini-cli"
+    host = "generativelanguage.googleapis.com"
 
     def settle(self, case):
         # With a base URL it would choose another kind of login, for which it has no key.
@@ -141,9 +167,13 @@ class Gemini(Program):
             "security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 2}}))
         return {"GOOGLE_GEMINI_BASE_URL": case.models.url, "GEMINI_API_KEY": KEY}, {}
 
+    def by_default(self, ca):
+        return {"GEMINI_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {}
+
 
 class Opencode(Program):
     name, adapter, package = "opencode", "opencode_local", "opencode-ai"
+    host = "api.anthropic.com"
 
     def settle(self, case):
         provider = {"npm": "@ai-sdk/openai-compatible", "models": {"model-1": {"name": "Model"}},
@@ -151,9 +181,13 @@ class Opencode(Program):
         return {"OPENCODE_CONFIG_CONTENT": json.dumps({"provider": {"own": provider}, "autoupdate": False}),
                 "OPENCODE_DISABLE_MODELS_FETCH": "1"}, {"model": "own/model-1"}
 
+    def by_default(self, ca):
+        return {"ANTHROPIC_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {"model": "anthropic/claude-sonnet-4-5"}
+
 
 class Pi(Program):
     name, adapter, package = "pi", "pi_local", "@mariozechner/pi-coding-agent"
+    host = "api.anthropic.com"
 
     def settle(self, case):
         models = case.put("pi/models.json", json.dumps({"providers": {"own": {
@@ -161,6 +195,9 @@ class Pi(Program):
             "models": [{"id": "model-1"}]}}}))
         case.put("pi/settings.json", json.dumps({"retry": {"maxRetries": 1, "baseDelayMs": 100, "provider": {"maxRetries": 0}}}))
         return {"PI_CODING_AGENT_DIR": os.path.dirname(models), "PI_OFFLINE": "1"}, {"model": "own/model-1"}
+
+    def by_default(self, ca):
+        return {"ANTHROPIC_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {"model": "anthropic/claude-sonnet-4-5"}
 
 
 PROGRAMS = [Claude(), Codex(), Gemini(), Opencode(), Pi()]

@@ -1,7 +1,8 @@
-"""Claude Code, Codex, Gemini CLI, opencode and pi, as they are published, do real work for Berth: woken by an issue they change a
-file, comment and close it, from this machine, a sandbox, an ssh host and a plugin's place; and every way in which that ends early.
+"""Claude Code, Codex, Gemini CLI, opencode and pi, as they are published, do real work for Berth: woken by an issue they
+change a file, comment and close it, from this machine, a sandbox, an ssh host and a plugin's place; and every way in which
+that ends early.
 
-TEST_AGENTS=all runs every cell, TEST_AGENTS=claude:sandbox,codex:*:works those; without it two programs in two places."""
+TEST_AGENTS=all runs every cell, TEST_AGENTS=claude:sandbox,codex:*:works those; without it a few fast ones run."""
 # slow: whole agent programs start many times
 
 import fnmatch
@@ -20,7 +21,7 @@ from sshtest import Fixture, missing_command
 from test_plugin_box import Executor
 
 MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
-FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled")
+FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint")
 CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
 PATIENT = 120  # seconds in which any of the programs gets up on a busy machine
 
@@ -44,13 +45,16 @@ class Cases(RunTest):
     def setUp(self):
         self.bin = realagents.programs()
         self.home = self.temp_dir()
-        self.models = ModelServer(MODELS_AT)
+        self.models = self.make_models()
         self.addCleanup(self.models.close)
         self.daemon_env = {**self.daemon_env, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
                            "BERTH_PRIVATE_HOSTS": f"{MODELS_AT}:{self.models.port}",
                            "BERTH_SANDBOX_ROOTFS_DIRS": str(realagents.CACHE), "BERTH_PLUGIN_BOX": "always",
                            "BERTH_PLUGIN_CONFINE": "false"}
         super().setUp()
+
+    def make_models(self):
+        return ModelServer(MODELS_AT)
 
     def make_lease(self):
         super().make_lease()
@@ -105,8 +109,11 @@ class Cases(RunTest):
 
     # Agents.
 
+    def settle(self):
+        return self.program.settle(self)
+
     def coder(self, **config):
-        env, more = self.program.settle(self)
+        env, more = self.settle()
         config = {"cwd": str(self.work), **more, **config, "env": {**env, **config.pop("env", {})}}
         body = {"defaultEnvironmentId": self.env["id"]} if self.env else {}
         return self.agent(self.acme, "Coder", adapterType=self.program.adapter, adapterConfig=config, **body)
@@ -235,6 +242,28 @@ class Cases(RunTest):
         self.fails("unreachable", again=True)
 
 
+class Endpoint(Cases):
+    """The vendor's own address, which the program has by itself: reached through the proxy by its name, with TLS from end to
+    end. The daemon is the one that takes addresses of names from a file."""
+
+    place = "sandbox"
+    daemon_binary = "faults"
+
+    def make_models(self):
+        chain, self.ca = realagents.make_certificate(self.temp_dir(), [self.program.host])
+        models = ModelServer("127.0.0.1", chain)
+        hosts = self.temp_dir() / "hosts"
+        hosts.write_text(f"{self.program.host} !127.0.0.1:{models.port}\n")
+        self.daemon_env = {**self.daemon_env, "BERTH_TEST_HOSTS": str(hosts)}
+        return models
+
+    def make_sandbox(self):
+        super().make_sandbox(allowedHosts=[self.program.host])
+
+    def settle(self):
+        return self.program.by_default(self.put("ca.pem", self.ca.read_text()))
+
+
 CASES = [name.removeprefix("case_") for name in vars(Cases) if name.startswith("case_")]
 
 
@@ -253,14 +282,22 @@ def cell(case):
     return test
 
 
+def chosen(*cell):
+    return any(fnmatch.fnmatch(":".join(cell), f"{pattern}*") for pattern in CHOSEN)
+
+
 for _program in realagents.PROGRAMS:
     for _place in realagents.PLACES:
-        _tests = {f"test_{case}": cell(case) for case in CASES
-                  if any(fnmatch.fnmatch(f"{_program.name}:{_place}:{case}", f"{chosen}*") for chosen in CHOSEN)}
+        _tests = {f"test_{case}": cell(case) for case in CASES if chosen(_program.name, _place, case)}
         if _tests:
             _name = f"{_program.name.capitalize()}{_place.capitalize()}Test"
-            globals()[_name] = type(_name, (Cases,), {"program": _program, "place": _place, "__module__": __name__, **_tests})
-del Cases
+            globals()[_name] = type(_name, (Cases,), {"program": _program, "place": _place, "__module__": __name__,
+                                                      **_tests})
+    if chosen(_program.name, "endpoint", "works"):
+        _name = f"{_program.name.capitalize()}EndpointTest"
+        globals()[_name] = type(_name, (Endpoint,), {"program": _program, "__module__": __name__,
+                                                     "test_works": Cases.case_works})
+del Cases, Endpoint
 
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,7 @@ import dataclasses
 import http.server
 import json
 import re
+import ssl
 import threading
 import time
 
@@ -281,9 +282,10 @@ def error_of(api, fail):
 
 
 class ModelServer:
-    """Listens from the start; url has no slash at its end. `address`: where, 127.0.0.1 unless told."""
+    """Listens from the start; url has no slash at its end. `address`: where, 127.0.0.1 unless told; `certificate`: a file
+    with a chain and its key, for TLS."""
 
-    def __init__(self, address="127.0.0.1"):
+    def __init__(self, address="127.0.0.1", certificate=None):
         self.requests = []
         self.steps = []
         self.lock = threading.Lock()
@@ -302,16 +304,26 @@ class ModelServer:
             def log_message(self, *_):
                 pass
 
+        context = None
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 64
+
+            def finish_request(self, request, client):
+                if context:  # on the connection's own thread
+                    request = context.wrap_socket(request, server_side=True)
+                super().finish_request(request, client)
 
             def handle_error(self, *_):  # a program that ends in the middle of an answer is no error of ours
                 pass
 
         self.server = Server((address, 0), Handler)
         self.host, self.port = self.server.server_address[:2]
-        self.url = f"http://{self.host}:{self.port}"
+        self.url = f"{'https' if certificate else 'http'}://{self.host}:{self.port}"
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self.thread.start()
 
