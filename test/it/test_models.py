@@ -113,8 +113,10 @@ class ModelsTest(unittest.TestCase):
                     for _ in range(2):  # until the script changes
                         path, tool, body = APIS[api]
                         answer = self.ask(path, body(tool))
-                        self.assertEqual((answer.status, answer.headers["Retry-After"]), (status, "30"))
-                        self.assertEqual(json.loads(answer.read())["error"]["message"], "so it is")
+                        text = answer.read().decode()
+                        self.assertEqual(answer.status, status)
+                        self.assertIn("so it is", json.loads(text)["error"]["message"])
+                        self.assertIn("30", answer.headers["Retry-After"] if api == "anthropic" else text)
         self.models.script(Fail(503, always=False), Say("up again"))
         self.assertEqual(self.turn("chat")[0], 503)
         self.assertEqual(said("chat", self.turn("chat")[1])[0], "up again")

@@ -23,7 +23,7 @@ from test_plugin_box import Executor
 MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
 FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint")
 CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
-PATIENT = 120  # seconds in which any of the programs gets up on a busy machine
+PATIENT = 180  # seconds in which any of the programs gets up on a busy machine
 
 API = """api() { curl -sS --fail-with-body --max-time 60 -X "$1" -H "Authorization: Bearer $PAPERCLIP_API_KEY" \
 -H "X-Paperclip-Run-Id: $PAPERCLIP_RUN_ID" -H 'Content-Type: application/json' ${3+-d "$3"} "$PAPERCLIP_API_URL/api$2"; }

@@ -54,7 +54,8 @@ class Shell:
 
 @dataclasses.dataclass
 class Fail:
-    """An HTTP error, with the body that the API in question has for it. `after`: seconds in which to try again."""
+    """An HTTP error, with the body that the API in question has for it. `after`: seconds until a limit is
+    reset, for those who say so."""
     status: int
     message: str = ""
     after: int = 0
@@ -263,14 +264,14 @@ ERRORS = {
 
 
 def error_of(api, fail):
-    """Headers and body of an error."""
+    """Headers and body of an error. The time in which to try again is where each API has that of a limit that is used up;
+    the Retry-After of a short one is something that programs wait for by themselves, an hour too."""
     kind, code, status, text = ERRORS.get(fail.status, ERRORS[500])
     text = fail.message or text
     headers = dict(fail.headers)
-    if fail.after:
-        headers["Retry-After"] = str(fail.after)
     if api == "anthropic":
         if fail.after:
+            headers["Retry-After"] = str(fail.after)
             headers["anthropic-ratelimit-unified-status"] = "rejected"
             headers["anthropic-ratelimit-unified-reset"] = str(int(time.time()) + fail.after)
         return headers, {"type": "error", "error": {"type": kind, "message": text}}
@@ -278,7 +279,13 @@ def error_of(api, fail):
         details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{fail.after}s"}]
         return headers, {"error": {"code": fail.status, "message": text, "status": status,
                                    **({"details": details} if fail.after else {})}}
-    return headers, {"error": {"message": text, "type": kind, "code": code, "param": None}}
+    error = {"message": text, "type": kind, "code": code, "param": None}
+    if fail.after and api == "responses":
+        error.update(type="usage_limit_reached", plan_type="plus", resets_in_seconds=fail.after,
+                     resets_at=int(time.time()) + fail.after)
+    elif fail.after:
+        error["message"] += f" Please try again in {fail.after}s."
+    return headers, {"error": error}
 
 
 class ModelServer:
