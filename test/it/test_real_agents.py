@@ -145,7 +145,8 @@ class Cases(RunTest):
         """What a reader of a failed cell wants to know."""
         row = self.run_row(run)
         told = {k: row[k] for k in ("status", "errorCode", "error", "exitCode", "signal") if k in row}
-        events = [e["message"] for e in self.run_events(run)]
+        events = [(e["message"], e["payload"].get("cwd"), e["payload"].get("commandArgs"))
+                  if e["eventType"] == "adapter.invoke" else e["message"] for e in self.run_events(run)]
         turns = [(r.method, r.path, r.turn) for r in self.models.requests]
         return "\n".join(map(str, (told, events, turns, self.log_text(run)[-1500:], self.log_text(run, "stderr")[-1500:])))
 
@@ -183,8 +184,9 @@ class Cases(RunTest):
         self.assert_worked(issue, first)
         self.models.script(Shell("echo again"), Say("Done again."))
         second = self.ended(self.wake(agent, payload={"issueId": issue["id"]}))
-        self.assertIn("heliotrope", self.models.turns[0].text, "the second run does not know what was said in the first")
-        self.assertEqual(second["sessionIdBefore"], first["sessionIdAfter"])
+        self.assertEqual(second["sessionIdBefore"], first["sessionIdAfter"], self.story(second))
+        self.assertTrue("heliotrope" in self.models.turns[0].text,
+                        f"the second run does not know what was said in the first\n{self.story(second)}")
         usage = second["usageJson"]
         self.assertEqual(usage["outputTokens"], 40, f"the run's own tokens, not the session's: {usage}")
 
