@@ -9,12 +9,14 @@ import fnmatch
 import json
 import os
 import pathlib
+import shutil
+import tempfile
 import time
 import unittest
 
 import realagents
 from berthtest import SOURCE, ident, wait_until
-from models import Fail, ModelServer, Say, Shell, Stall
+from models import Cut, Fail, ModelServer, Say, Shell, Stall
 from providertest import ProviderTest
 from runtest import RunTest
 from sshtest import Fixture, missing_command
@@ -37,6 +39,12 @@ HOLD = SAY % "Up." + """until api GET "/issues/$PAPERCLIP_TASK_ID/comments" | gr
 """
 
 
+def setUpModule():
+    """Codex's own sandbox wants a home that is neither in the temporary directory nor below /dev, where those of tests are."""
+    tempfile.tempdir = tempfile.mkdtemp(prefix="b-", dir="/var/tmp")
+    unittest.addModuleCleanup(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+
+
 class Cases(RunTest):
     """One program in one kind of place. The end of this file makes a class of each pair."""
 
@@ -48,6 +56,7 @@ class Cases(RunTest):
         self.models = self.make_models()
         self.addCleanup(self.models.close)
         self.daemon_env = {**self.daemon_env, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
+                           "BERTH_WORKSPACE_ROOTS": tempfile.gettempdir(),
                            "BERTH_PRIVATE_HOSTS": f"{MODELS_AT}:{self.models.port}",
                            "BERTH_SANDBOX_ROOTFS_DIRS": str(realagents.CACHE), "BERTH_PLUGIN_BOX": "always",
                            "BERTH_PLUGIN_CONFINE": "false"}
@@ -214,6 +223,12 @@ class Cases(RunTest):
         self.daemon.restart(crash=True)
         self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": "Go on."}, status=201)
         self.assert_worked(issue, self.ended(run))
+
+    def case_recovers(self):
+        """What passes by itself is no failure of the run."""
+        self.models.script(Cut(), Shell(WORK), Fail(529, always=False), Say("All done."))
+        issue = self.issue_for(self.coder())
+        self.assert_worked(issue, self.ended(self.only_run()))
 
     def fails(self, code, again):
         """The run fails with that code; whether it is tried again is known by then, and the time as well."""
