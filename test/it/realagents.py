@@ -33,9 +33,13 @@ SYSTEM = """awk base64 basename bash cat chmod cp curl cut date dirname env expr
 
 
 @functools.cache
+def fetch():
+    return subprocess.run([SOURCE / "scripts" / "agent-programs"], capture_output=True, text=True)
+
+
 def programs():
     """The directory with the commands. Skips when they cannot be fetched."""
-    done = subprocess.run([SOURCE / "scripts" / "agent-programs"], capture_output=True, text=True)
+    done = fetch()
     if done.returncode == UNAVAILABLE:
         raise unittest.SkipTest(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
