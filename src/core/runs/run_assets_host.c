@@ -455,7 +455,7 @@ static int provide_home(struct run_asset *a, const char *beneath, bool *ret_empt
         *ret_empty = !home || *home != '/' || a->skills->n == 0;
         if (*ret_empty)
                 return 0;
-        a->dir = join(a, home, beneath);
+        a->dir = asset_path(a, home, beneath);
         return link_skills(a, a->dir, err);
 }
 

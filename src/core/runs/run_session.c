@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "codec/shell.h"
-#include "core/exec/runtime_script.h"
+#include "core/exec/exec_transfer.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 
