@@ -1,9 +1,12 @@
 """Adapters: every kind of agent runs from its descriptor, comes back to its session, and can be tried in an
 environment. The agents are test/agents/agent under the names of the real programs."""
 
+import base64
+import io
 import json
 import pathlib
 import shutil
+import tarfile
 import unittest
 
 from berthtest import ident, wait_until
@@ -230,6 +233,23 @@ class SessionTest(AdapterTest):
         agent = self.kept("claude_local", '"$HOME/.claude/projects/p/s.jsonl"')
         shutil.rmtree(self.daemon.data / "companies" / ident(self.acme) / "sessions")
         self.assertIsNone(self.run_it(agent)["sessionIdBefore"])
+
+    def test_what_is_taken_from_an_archive(self):
+        """An earlier place made it: nothing but the files of sessions comes from it into another."""
+        found = '[ ! -e "$HOME/.claude/settings.json" ] || echo found >>"$AGENT_DIARY"'
+        agent = self.kept("claude_local", f'"$HOME/.claude/projects/p/s.jsonl"; {found}')
+        archive, = (self.daemon.data / "companies" / ident(self.acme) / "sessions").glob("*/*")
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w:gz") as tar:
+            for name in ("projects/p/s.jsonl", "settings.json"):
+                member = tarfile.TarInfo(name)
+                member.size = 2
+                tar.addfile(member, io.BytesIO(b"x\n"))
+        archive.write_bytes(base64.b64encode(made.getvalue()))
+        self.run_it(agent)
+        said = self.diary.read_text().splitlines()
+        self.assertEqual([x for x in said if x.startswith("kept ")][2:], ["kept 2"])
+        self.assertNotIn("found", said)
 
     def test_codex(self):
         self.kept("codex_local", '"$CODEX_HOME/sessions/2026/s.jsonl"')

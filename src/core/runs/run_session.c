@@ -56,6 +56,21 @@ static void put_dir(struct buf *s, const char *dir)
         buf_puts(s, "\n");
 }
 
+/* The head of a loop with each of the names as $f. */
+static void put_loop(struct buf *s, const json_t *names)
+{
+        size_t i;
+        json_t *name;
+
+        buf_puts(s, "for f in");
+        json_array_foreach((json_t *)names, i, name)
+        {
+                buf_putc(s, ' ');
+                shell_quote(s, json_string_value(name));
+        }
+        buf_puts(s, "; do ");
+}
+
 static int run_there(struct run_task *t, const char *what, const char *script,
                      const struct buf *input, struct run_command_end *end, struct err *err)
 {
@@ -98,20 +113,14 @@ void run_session_save(struct run_task *t, const char *session_id)
         CLEAN(run_command_end_done) struct run_command_end end = { .max = ARCHIVE_MAX + 1 };
         CLEAN(buf_done) struct buf script = BUF_INIT;
         CLEAN(err_done) struct err why = { 0 };
-        size_t i;
-        json_t *name;
         int r;
 
         if (!t->command.session_dir || !session_id)
                 return;
         put_dir(&script, t->command.session_dir);
-        buf_puts(&script, "cd \"$d\" 2>/dev/null || exit 0\nset --\nfor f in");
-        json_array_foreach((json_t *)t->command.session_files, i, name)
-        {
-                buf_putc(&script, ' ');
-                shell_quote(&script, json_string_value(name));
-        }
-        buf_puts(&script, "; do if [ -e \"$f\" ]; then set -- \"$@\" \"$f\"; fi; done\n"
+        buf_puts(&script, "cd \"$d\" 2>/dev/null || exit 0\nset --\n");
+        put_loop(&script, t->command.session_files);
+        buf_puts(&script, "if [ -e \"$f\" ]; then set -- \"$@\" \"$f\"; fi; done\n"
                           "[ $# -gt 0 ] || exit 0\ntar -cf - \"$@\" | gzip -n | base64\n");
         r = run_there(t, "session-save", buf_str(&script), NULL, &end, &why);
         if (r >= 0 && (!went_well(&end) || end.out.len > ARCHIVE_MAX))
@@ -140,8 +149,17 @@ bool run_session_bring(struct run_task *t)
                 return false;
         runtime_script(&script, t->command.session_dir);
         put_dir(&script, t->command.session_dir);
-        buf_puts(&script,
-                 "umask 077\nmkdir -p \"$d\" && cd \"$d\" && base64 -d | gzip -d | tar -xf -\n");
+        /* An earlier place made the archive, so it may hold anything: it is unpacked aside, and
+         * only the files of sessions are taken from there. */
+        buf_puts(&script, "umask 077\nmkdir -p \"$d\" && cd \"$d\" || exit 1\n"
+                          "n=.berth-sessions.$$\nrm -rf \"$n\"\nmkdir \"$n\" || exit 1\n"
+                          "trap 'rm -rf \"$n\"' EXIT\n"
+                          "base64 -d | gzip -d | (cd \"$n\" && exec tar -xf -) || exit 1\n");
+        put_loop(&script, t->command.session_files);
+        buf_puts(&script, "[ -e \"$n/$f\" ] && [ ! -L \"$n/$f\" ] || continue\n"
+                          "case $f in */*) mkdir -p \"${f%/*}\" ;; esac\n"
+                          "if [ -d \"$n/$f\" ]; then mkdir -p \"$f\" && cp -R \"$n/$f/.\" \"$f/\"\n"
+                          "else mv \"$n/$f\" \"$f\"; fi || exit 1\ndone\n");
         r = run_there(t, "session-bring", buf_str(&script), &archive, &end, &why);
         (void)utimensat(AT_FDCWD, path, NULL, 0);
         return r >= 0 && went_well(&end);
