@@ -615,6 +615,7 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
                 c.session_dir = adapter_choose_in(json_object_get(session, "dir"), draft.scope,
                                                   draft.arena);
                 c.session_files = json_object_get(session, "files");
+                c.session_by_directory = json_get_string(session, "byDirectory");
         }
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");

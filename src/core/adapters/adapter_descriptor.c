@@ -271,6 +271,8 @@ static int check_session(const json_t *session, const char *where, struct err *e
         static const struct adapter_member members[] = { { "new", TEXT, NULL, NULL },
                                                          { "dir", LIST, NULL, check_choice },
                                                          { "files", WORDS, NULL, NULL },
+                                                         { "moves", FLAG, NULL, NULL },
+                                                         { "byDirectory", TEXT, NULL, NULL },
                                                          { "freshWhen", CONDITION, NULL, NULL },
                                                          { "unknown", PATTERNS, NULL, NULL },
                                                          { "bundle", TEXT, NULL, NULL },

@@ -81,6 +81,8 @@ struct adapter_command {
          * names in it; NULL: not known. */
         const char *session_dir;
         const json_t *session_files;
+        /* The one of them with a directory for each working directory; NULL: none. */
+        const char *session_by_directory;
         struct adapter_billing billing;
         /* Where sessions are files in the place: what the first line of a session that can be
          * resumed says, texts by name. NULL: they are not files. */

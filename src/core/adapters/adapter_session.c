@@ -1,5 +1,6 @@
 /* Decides whether a saved session may be resumed: it has to belong to the same directory in the
- * same place, or the agent would believe that it did here what was done elsewhere. */
+ * same place, or the agent would believe that it did here what was done elsewhere; or its files
+ * can be brought here. */
 #include "core/adapters/adapter_internal.h"
 
 static const char *first_of(const json_t *object, const char *const *names, struct arena *arena)
@@ -59,11 +60,17 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
         static const char *const dirs[] = { "cwd", "workdir", "folder", NULL };
         const char *id = first_of(in->session, ids, arena);
         const char *dir = first_of(in->session, dirs, arena);
+        const struct adapter_descriptor *d = adapter_find(in->type);
+        const json_t *session = d ? json_get_object(d->json, "session") : NULL;
+        bool is_brought = in->has_session_files && in->target.identity;
 
-        if (!id || (dir && !streq(dir, cwd)))
+        if (!id)
+                return NULL;
+        if (dir && !streq(dir, cwd) &&
+            !(is_brought && json_is_true(json_object_get(session, "moves"))))
                 return NULL;
         if (!same_place(json_object_get(in->session, "remoteExecution"), in->target.identity) &&
-            !(in->has_session_files && in->target.identity))
+            !is_brought)
                 return NULL;
         return same_bundle(in) ? id : NULL;
 }

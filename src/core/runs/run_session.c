@@ -71,6 +71,23 @@ static void put_loop(struct buf *s, const json_t *names)
         buf_puts(s, "; do ");
 }
 
+/* The session's files lie in a directory that is named after the working directory of the run that
+ * made them; the next run looks under the name of its own. */
+static void put_move(struct buf *s, const struct adapter_command *c)
+{
+        buf_puts(s, "s=");
+        shell_quote(s, c->session_id);
+        buf_puts(s, "\nw=$(cd ");
+        shell_quote(s, c->cwd);
+        buf_puts(s, " && pwd -P | sed 's/[^A-Za-z0-9]/-/g') || exit 1\ncd ");
+        shell_quote(s, c->session_by_directory);
+        /* These names begin with a dash. */
+        buf_puts(s, " && mkdir -p \"./$w\" || exit 1\n"
+                    "for f in ./*/\"$s\" ./*/\"$s\".*; do\n"
+                    "[ -e \"$f\" ] && [ \"${f%/*}\" != \"./$w\" ] || continue\n"
+                    "mv \"$f\" \"./$w/\" || exit 1\ndone\n");
+}
+
 static int run_there(struct run_task *t, const char *what, const char *script,
                      const struct buf *input, struct run_command_end *end, struct err *err)
 {
@@ -152,7 +169,7 @@ bool run_session_bring(struct run_task *t)
         /* An earlier place made the archive, so it may hold anything: it is unpacked aside, and
          * only the files of sessions are taken from there. */
         buf_puts(&script, "umask 077\nmkdir -p \"$d\" && cd \"$d\" || exit 1\n"
-                          "n=.berth-sessions.$$\nrm -rf \"$n\"\nmkdir \"$n\" || exit 1\n"
+                          "n=$PWD/.berth-sessions.$$\nrm -rf \"$n\"\nmkdir \"$n\" || exit 1\n"
                           "trap 'rm -rf \"$n\"' EXIT\n"
                           "base64 -d | gzip -d | (cd \"$n\" && exec tar -xf -) || exit 1\n");
         put_loop(&script, t->command.session_files);
@@ -160,6 +177,8 @@ bool run_session_bring(struct run_task *t)
                           "case $f in */*) mkdir -p \"${f%/*}\" ;; esac\n"
                           "if [ -d \"$n/$f\" ]; then mkdir -p \"$f\" && cp -R \"$n/$f/.\" \"$f/\"\n"
                           "else mv \"$n/$f\" \"$f\"; fi || exit 1\ndone\n");
+        if (t->command.session_by_directory)
+                put_move(&script, &t->command);
         r = run_there(t, "session-bring", buf_str(&script), &archive, &end, &why);
         (void)utimensat(AT_FDCWD, path, NULL, 0);
         return r >= 0 && went_well(&end);
