@@ -23,7 +23,8 @@ from sshtest import Fixture, missing_command
 from test_plugin_box import Executor
 
 MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
-FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint")
+FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint",
+        "claude:local:401", "codex:local:works", "codex:sandbox:works", "codex:sandbox:401")
 CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
 PATIENT = 180  # seconds in which any of the programs gets up on a busy machine
 

