@@ -156,8 +156,8 @@ const struct cli_command vault_commands[] = {
           "berth vault create aws_secrets_manager prod -o region=eu-central-1", .words = 2,
           .notes = "PROVIDER is local_encrypted, aws_secrets_manager, gcp_secret_manager or vault. "
                    "The\nconfiguration says where it is; credentials do not belong there.",
-          .options =
-                  OPTIONS(CONFIG_OPTIONS, { "default", NULL, "use it by default for its provider" }),
+          .options = OPTIONS(CONFIG_OPTIONS,
+                             { "default", NULL, "use it by default for its provider" }),
           .run = cmd_vault_create },
         { "show", "VAULT", "Show one vault", "berth vault show prod", .words = 1,
           .act = { &kind_vault } },
@@ -174,8 +174,8 @@ const struct cli_command vault_commands[] = {
         { "disable", "VAULT", "Stop using a vault", "berth vault disable prod", .words = 1,
           .notes = "Its secrets stay known and cannot be used until it is ready again.",
           .act = { &kind_vault, "DELETE" } },
-        { "default", "VAULT", "Use a vault by default for its provider",
-          "berth vault default prod", .words = 1, .act = { &kind_vault, "POST", "/default" } },
+        { "default", "VAULT", "Use a vault by default for its provider", "berth vault default prod",
+          .words = 1, .act = { &kind_vault, "POST", "/default" } },
         { "health", "[VAULT]", "Check a vault, or all providers", "berth vault health",
           .max_words = 1, .notes = "Exit status 1 when something is broken.",
           .run = cmd_vault_health },

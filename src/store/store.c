@@ -47,14 +47,6 @@ void store_read_end(struct db **db)
                 ended->reads->ops->read_end(ended->reads, ended);
 }
 
-int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
-{
-        CLEAN(store_read_end) struct db *db = NULL;
-        int r = store_read_begin(op, s, &db, err);
-
-        return r < 0 ? r : fn(db, arg, err);
-}
-
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
 {
         struct op own = deaf_to_stop(op);

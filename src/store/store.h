@@ -62,8 +62,6 @@ void store_close(struct store *s);
 /* Begin to read. *ret is valid on this thread until store_read_end(). */
 int store_read_begin(const struct op *op, struct store *s, struct db **ret, struct err *err);
 void store_read_end(struct db **db); /* for CLEAN(); empties *db */
-/* The same for one function. */
-int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 
 /* Once, before other threads write. NULL: there is no listener any more; then no thread may write

@@ -2,6 +2,7 @@
 #ifndef BERTH_TEST_UNIT_RUNTIME_H
 #define BERTH_TEST_UNIT_RUNTIME_H
 
+#include "store_read.h"
 #include "test.h"
 
 #include <sodium.h>

@@ -1,4 +1,5 @@
 #include "secret_fixture.h"
+#include "store_read.h"
 
 #include <stdarg.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "store_suite.h"
+#include "store_read.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* Kinds of places: how one is found, and that a new one is a folder (kind_attic) and a line. */
 #include "secret_fixture.h"
+#include "store_read.h"
 
 #include "core/environments/env_select.h"
 #include "core/environments/environment.h"

@@ -7,6 +7,7 @@
  *   BERTH_WALK_STEPS=100000 BERTH_WALK_SEED=7 test_lease_walk     for a longer walk, or a found one
  */
 #include "engine_fixture.h"
+#include "store_read.h"
 
 #include "core/leases/leaks.h"
 

@@ -2,6 +2,7 @@
 /* Live events: numbers, the ring, readers that come late or fall behind, and announcements that are
  * published when they are committed. */
 #include "runtime.h"
+#include "store_read.h"
 
 #include <pthread.h>
 

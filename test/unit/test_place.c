@@ -1,4 +1,5 @@
 #include "engine_fixture.h"
+#include "store_read.h"
 
 #include "base/clock.h"
 

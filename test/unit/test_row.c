@@ -1,5 +1,6 @@
 /* Tables of columns against the schema that all migrations make, and the SQL that is made of them.
  */
+#include "store_read.h"
 #include "test.h"
 
 #include <unistd.h>

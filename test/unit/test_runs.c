@@ -1,4 +1,5 @@
 /* Rows of runs: whoever comes second changes nothing. */
+#include "store_read.h"
 #include "test.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* threads: two rotations at once. */
 #include "secret_fixture.h"
+#include "store_read.h"
 
 #include <pthread.h>
 

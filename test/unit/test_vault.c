@@ -148,11 +148,10 @@ static void test_an_import(void **state)
         struct vault_imports answer;
 
         (void)commit(w, vault, "[{\"externalRef\":\"arn:old\",\"name\":\"old\"}]");
-        answer =
-                commit(w, vault,
-                       "[{\"externalRef\":\"arn:old\",\"name\":\"renamed\"},{\"externalRef\":"
-                       "\"arn:new\",\"name\":\"new\",\"description\":\"d\",\"providerMetadata\""
-                       ":{\"a\":1}},{\"externalRef\":\"arn:new\",\"name\":\"newer\"}]");
+        answer = commit(w, vault,
+                        "[{\"externalRef\":\"arn:old\",\"name\":\"renamed\"},{\"externalRef\":"
+                        "\"arn:new\",\"name\":\"new\",\"description\":\"d\",\"providerMetadata\""
+                        ":{\"a\":1}},{\"externalRef\":\"arn:new\",\"name\":\"newer\"}]");
         assert_string_equal(answer.list[0].status, "skipped");
         assert_string_equal(answer.list[0].reason, "exact_reference_duplicate");
         assert_string_equal(answer.list[1].status, "imported");

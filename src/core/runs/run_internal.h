@@ -139,8 +139,8 @@ struct run_ids {
 };
 void run_ids_done(struct run_ids *ids);
 
-/* What the agent is told of its issue as it is now (run_wake_context.c): its fields, its description
- * and its latest comments, long texts cut. A new reference. ERR_NOT_FOUND. */
+/* What the agent is told of its issue as it is now (run_wake_context.c): its fields, its
+ * description and its latest comments, long texts cut. A new reference. ERR_NOT_FOUND. */
 int run_describe_issue(struct db *db, const struct op *op, const char *id, json_t **ret,
                        struct err *err);
 

@@ -8,7 +8,6 @@
 #include "core/places/place.h"
 #include "core/plugins/plugin_registry.h"
 
-
 int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
                       struct plugin_lease *ret, struct err *err)
 {
