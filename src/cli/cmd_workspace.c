@@ -143,7 +143,8 @@ static int cmd_workspace_restore(struct cli *c, const struct args *a, struct err
 
         if (r < 0)
                 return r;
-        t.body = text = json_to_text(body);
+        text = json_to_text(body);
+        t.body = text;
         r = move_workspace(c, &t, a->words[0], "/restore", &report, err);
         if (r >= 0)
                 workspace_print_restored(c, report);

@@ -61,7 +61,7 @@ static int check_scope(struct op *op, struct runtime *rt, const char *company_id
                                : access_admin(op->actor, NO_ADMIN, err);
         if (r < 0 || !tool)
                 return r;
-        r = agents_get(db, tool->agent_id, a, &agent, err);
+        r = company_id ? agents_get(db, tool->agent_id, a, &agent, err) : ERR_NOT_FOUND;
         if (r >= 0 && !streq(agent.company_id, company_id))
                 r = ERR_NOT_FOUND;
         if (r >= 0)
