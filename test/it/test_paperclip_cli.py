@@ -443,8 +443,9 @@ class InstanceCommands(CliTest):
         self.assertIn("claude_local", self.names(self.pc("adapter", "list"), "type"))
         self.assertTrue(self.pc("adapter", "get", "process")["supportsRemoteExecution"])
         self.pc_fails("adapter", "get", "nothing", says="API error 404: Adapter not found")
-        for group in ("goal", "approval", "routine", "skill", "project"):
+        for group in ("goal", "approval", "routine", "project"):
             self.assertEqual(self.pc(group, "list", "-C", self.c), [], group)
+        self.assertEqual(self.names(self.pc("skill", "list", "-C", self.c), "key"), ["berth"])  # comes with Berth
 
     def test_settings(self):
         self.assertFalse(self.pc("instance", "settings:general")["censorUsernameInLogs"])
