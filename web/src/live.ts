@@ -38,8 +38,8 @@ function connected(state: Connection["state"]): void {
 
 	if (before === state) return;
 	connection.set({ state, since: Date.now() });
-	// What happened while nobody listened is not known.
-	if (before === "lost") refresh();
+	// What happened before the stream was there, or while the daemon was not reached, is not known.
+	if (before === "lost" || state === "live") refresh();
 }
 
 /* Queries */
