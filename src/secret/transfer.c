@@ -26,13 +26,13 @@
 /* ---- libcurl, when it is needed ---- */
 
 /* The functions that are used: curl.easy_init is libcurl's curl_easy_init, and so on. */
+/* clang-format off */
 #define CURL_FUNCTIONS(X)                                                                          \
-        X(global_init_mem)                                                                         \
-        X(easy_init)                                                                               \
-        X(easy_setopt)                                                                             \
-        X(easy_getinfo) X(easy_cleanup) X(easy_strerror) X(slist_append) X(slist_free_all)         \
-                X(multi_init) X(multi_setopt) X(multi_add_handle) X(multi_remove_handle)           \
-                        X(multi_perform) X(multi_poll) X(multi_info_read) X(multi_cleanup)
+        X(global_init_mem) X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup)             \
+        X(easy_strerror) X(slist_append) X(slist_free_all) X(multi_init) X(multi_setopt)           \
+        X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll)                  \
+        X(multi_info_read) X(multi_cleanup)
+/* clang-format on */
 #define DECLARE(name) __typeof__(curl_##name) *name;
 #define FIND(name)    &&find_symbol(lib, "curl_" #name, &curl.name)
 

@@ -427,9 +427,13 @@ static void run_work_submit(struct run_work *w)
         w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
         if (w->todo == TODO_PREPARE)
                 w->job.timeout_ms = PREPARE_MS;
-        if (w->lane.key[0])
+        /* A run that was cancelled makes no request, so it waits for no seat: the cancel may have
+         * come while it asked for one. */
+        if (w->todo == TODO_HTTP && w->cancel)
+                ;
+        else if (w->lane.key[0])
                 pool_job_lane(&w->job, lane_kind(w), w->lane);
-        else if (w->todo != TODO_HTTP || !w->cancel) /* a cancelled run makes no request */
+        else
                 pool_job_lane(&w->job, LANE_RUNS, lane_name(NULL, NULL));
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
         w->again_at = w->busy ? NEVER : clock_mono_ms() + AGAIN_MS;

@@ -75,7 +75,8 @@ struct vault_imports {
 int vault_import_preview(struct op *op, struct runtime *rt, const char *company_id,
                          const char *config_id, const struct vault_page *page,
                          struct vault_imports *ret, struct err *err);
-/* Link those of the list, which has ref, name, version_ref and description: each gets its result. */
+/* Link those of the list, which has ref, name, version_ref and description: each gets its result.
+ */
 int vault_import_commit(struct op *op, struct runtime *rt, const char *company_id,
                         struct vault_imports *list, struct err *err);
 /* The name of a secret that nobody named: the last part of its reference. */
