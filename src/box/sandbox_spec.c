@@ -335,17 +335,15 @@ static void copy_text(char *to, size_t size, const char *from)
 
 static void report_line(struct sandbox_report *r, const char *name, const char *value)
 {
+        enum sandbox_means m = SANDBOX_BY_NOTHING;
         unsigned number;
 
-        for (size_t i = 0; i < ARRAY_LEN(report_means); i++) {
-                size_t m = ARRAY_LEN(means_names) - 1;
-
-                while (m > SANDBOX_BY_NOTHING && !streq(means_names[m], value))
-                        m--;
-
+        for (size_t i = 0; i < ARRAY_LEN(means_names); i++)
+                if (streq(means_names[i], value))
+                        m = (enum sandbox_means)i;
+        for (size_t i = 0; i < ARRAY_LEN(report_means); i++)
                 if (streq(name, report_means[i].name))
                         memcpy((char *)r + report_means[i].offset, &m, sizeof(m));
-        }
         for (size_t i = 0; i < ARRAY_LEN(report_flags); i++)
                 if (streq(name, report_flags[i].name))
                         *((bool *)((char *)r + report_flags[i].offset)) = streq(value, "yes");

@@ -459,7 +459,7 @@ static void test_numbers_of_the_store(void **state)
 {
         struct test_runtime *t = test_runtime_new(NULL);
         struct pool *pool;
-        int64_t ahead = INT64_C(1) << 52, end, last;
+        int64_t ahead = INT64_C(1) << 52, end = 0, last;
 
         (void)state;
         assert_int_equal(pool_new(&loop, 1, 4, &pool, NULL), 0);

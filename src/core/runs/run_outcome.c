@@ -329,7 +329,9 @@ static void fill_outcome(struct conclusion *q, struct run *row, bool was_over)
         row->stderr_excerpt = o->err;
         row->is_incomplete = o->is_incomplete;
         row->updated_at = clock_now_us();
-        q->again = was_over ? (struct again){ 0 } : plan_again(q->t, row, o);
+        q->again = (struct again){ 0 };
+        if (!was_over)
+                q->again = plan_again(q->t, row, o);
         if (q->again.reason)
                 row->error = again_text(a, row->error, &q->again);
         row->result_json = result_json(q->t, row, o);
