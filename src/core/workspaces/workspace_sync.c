@@ -121,7 +121,7 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
         int r = 0;
 
         for (int i = 0; i < TRIES; i++) {
-                CLEAN(cleanup_fd) int fd = -1;
+                int fd = -1;
 
                 err_clear(err);
                 m->moved_now = 0;
@@ -129,7 +129,6 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
                 if (r >= 0)
                         r = work(m, fd, err);
                 cleanup_fd(&fd);
-                fd = -1;
                 if (r != ERR_UNCERTAIN)
                         return r;
                 if (op_wait_fd(m->op, -1, 0, pause, NULL) < 0)
