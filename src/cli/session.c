@@ -66,6 +66,7 @@ static int not_found(const char *text, struct err *err)
         static const struct {
                 const char *text, *command;
         } lists[] = {
+                { "Adapter not found", "adapter list" },
                 { "Agent not found", "agent list" },
                 { "Company not found", "company list" },
                 { "Environment not found", "env list" },

@@ -378,6 +378,8 @@ class NetworkTest(AdapterTest):
         self.assertEqual((config["network"], "api.anthropic.com" in config["allowedHosts"]), ("allowlist", True))
         status, _, why = self.cli("env", "create", "ssh", "x", "--for", "claude_local")
         self.assertNotEqual(status, 0)
+        status, _, why = self.cli("env", "create", "sandbox", "y", "--for", "claud")
+        self.assertEqual((status != 0, why), (True, "berth: Adapter not found; 'berth adapter list' shows those there are\n"))
 
     def test_a_model_that_will_not_be_reached(self):
         self.daemon.stop()
