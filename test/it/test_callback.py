@@ -9,7 +9,7 @@ import queue
 import sqlite3
 import threading
 
-from berthtest import ident, wait_until
+from berthtest import RawConnection, ident, wait_until
 from callbacktest import JSON, CallbackTest
 
 # remote-execution 8.34, in the order of the table
@@ -339,8 +339,12 @@ class EndTest(CallbackTest):
         self.daemon.restart(crash=True)
         answers = []
 
-        def ask():
-            answers.append(run.client.req("GET", "/api/agents/me", token=told[1]))
+        head, target = run.head("GET", "/api/agents/me"), run.target
+
+        def ask():  # on a connection of its own: again() closes the run's
+            with RawConnection(target) as raw:
+                raw.send(head)
+                answers.append(raw.response())
         run.client.close()
         thread = threading.Thread(target=ask)
         thread.start()
