@@ -20,6 +20,7 @@
 #include "box/launch_spawn.h"
 
 #define BURY_TIMEOUT_MS 10000
+#define CGROUP_DEPTH    32 /* as deep as a box looks (berth-box/cgroup.c) */
 #define MARKER          "BERTH_EXEC="
 
 /* Reaching */
@@ -331,29 +332,39 @@ static int own_cgroup(char *out, size_t size, struct err *err)
         return 0;
 }
 
-static int kill_cgroup(const char *path, struct err *err)
+/* Again and again: a cgroup can be removed only when what was killed in it has died, which takes
+ * its time on a busy machine. Without the cgroup's note nothing would find it later, so giving up
+ * is an error. */
+static int kill_cgroup(struct op *op, const char *path, struct err *err)
 {
-        /* Twice: processes that were killed the first time leave empty directories to remove. */
-        for (int i = 0; i < 50; i++) {
-                enum life life = file_life_at(AT_FDCWD, path);
+        int64_t until = clock_mono_ms() + BURY_TIMEOUT_MS;
+
+        for (;;) {
                 int r = 0;
 
-                if (life == LIFE_UNKNOWN)
+                switch (file_life_at(AT_FDCWD, path)) {
+                case LIFE_NO:
+                        return 0;
+                case LIFE_UNKNOWN:
                         return err_sys(err, ERR_BUSY, errno, "look at %s", path);
-                if (life == LIFE_YES)
-                        r = kill_cgroups_beneath(path, 4, err);
-                if (life == LIFE_NO || r < 0)
+                default:
+                        r = kill_cgroups_beneath(path, CGROUP_DEPTH, err);
+                }
+                if (r >= 0 && file_life_at(AT_FDCWD, path) == LIFE_NO)
+                        return 0;
+                if (r >= 0 && clock_mono_ms() > until)
+                        return err_set(err, ERR_TIMEOUT, "what ran in %s does not die", path);
+                if (r >= 0)
+                        r = op_wait_fd(op, -1, 0, 2, err);
+                if (r < 0)
                         return r;
-                if (file_life_at(AT_FDCWD, path) != LIFE_NO)
-                        (void)poll(NULL, 0, 2);
         }
-        return 0;
 }
 
 /* Where the box made its cgroups: its own word, one path in a line, else where it would make one
  * now.
  */
-static int kill_box_cgroups(const char *dir, const char *id, struct err *err)
+static int kill_box_cgroups(struct op *op, const char *dir, const char *id, struct err *err)
 {
         CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
         CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
@@ -368,7 +379,7 @@ static int kill_box_cgroups(const char *dir, const char *id, struct err *err)
                 for (char *line = strtok_r(text.data, "\n", &save); line && r >= 0;
                      line = strtok_r(NULL, "\n", &save))
                         if (line[0] == '/' && strstr(line, name))
-                                r = kill_cgroup(line, err);
+                                r = kill_cgroup(op, line, err);
                 return r;
         }
         err_clear(err);
@@ -376,7 +387,7 @@ static int kill_box_cgroups(const char *dir, const char *id, struct err *err)
         if (r <= 0)
                 return r;
         here = xasprintf("%s%s", own, name);
-        return kill_cgroup(here, err);
+        return kill_cgroup(op, here, err);
 }
 
 static bool carries_marker(const char *environ_text, size_t len, const char *const *ids)
@@ -460,11 +471,13 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
         int failed, r = kill_box(op, dir, err);
 
         if (r >= 0)
-                r = kill_box_cgroups(dir, id, err);
+                r = kill_box_cgroups(op, dir, id, err);
         /* A fork may slip through one pass; two empty ones in a row it cannot. */
-        for (int i = 0, empty = 0; r >= 0 && *exec_ids && i < 100 && empty < 2; i++) {
+        for (int passes = 0, empty = 0; r >= 0 && *exec_ids && empty < 2; passes++) {
                 r = kill_marked(exec_ids, err);
                 empty = r > 0 ? 0 : empty + 1;
+                if (r > 0 && passes == 100)
+                        r = err_set(err, ERR_TIMEOUT, "what ran in %s does not die", dir);
         }
         if (r < 0)
                 return r;

@@ -358,6 +358,34 @@ static void test_burying_what_was_killed(void **state)
         world_done(&w);
 }
 
+/* The first cgroup that a sandbox noted gets others in it, deeper than anybody needs. */
+static void test_burying_deep_cgroups(void **state)
+{
+        struct sandbox_spec s = plain();
+        char path[8192], first[4096];
+        struct world w;
+        FILE *note;
+
+        (void)state;
+        if (!ready_for_real())
+                skip();
+        s.limits.memory_bytes = (uint64_t)1 << 30;
+        world_init(&w, &s);
+        snprintf(path, sizeof(path), "%s/cgroup", w.dir);
+        note = fopen(path, "re");
+        assert_non_null(note);
+        assert_non_null(fgets(first, sizeof(first), note));
+        fclose(note);
+        first[strcspn(first, "\n")] = '\0';
+        snprintf(path, sizeof(path), "%s", first);
+        for (int i = 0; i < 12; i++) {
+                strncat(path, "/deeper", sizeof(path) - strlen(path) - 1);
+                assert_int_equal(mkdir(path, 0755), 0);
+        }
+        world_done(&w);
+        assert_int_equal(access(first, F_OK), -1);
+}
+
 static void test_one_that_lives_there_already(void **state)
 {
         struct sandbox_spec s = plain();
@@ -420,6 +448,7 @@ int main(void)
                 cmocka_unit_test(test_freezing_by_cgroup),
                 cmocka_unit_test(test_freezing_by_signals),
                 cmocka_unit_test(test_burying_what_was_killed),
+                cmocka_unit_test(test_burying_deep_cgroups),
                 cmocka_unit_test(test_one_that_lives_there_already),
                 cmocka_unit_test(test_the_reason_is_told),
                 cmocka_unit_test(test_checks_of_the_machine),
