@@ -4,16 +4,18 @@ environment. The agents are test/agents/agent under the names of the real progra
 import base64
 import io
 import json
+import os
 import pathlib
 import shutil
 import tarfile
+import time
 import unittest
 
 from berthtest import ident, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sandboxtest import BERTH
-from sshtest import SshTest
+from sshtest import Fixture, SshTest, missing_command
 
 AGENT = pathlib.Path(__file__).resolve().parents[1] / "agents" / "agent"
 # adapter, its command, what its configuration needs
@@ -209,6 +211,10 @@ class RunningTest(AdapterTest):
         self.nothing_held()
 
 
+# the file of a session where Claude has it
+CLAUDES = '"$HOME/.claude/projects/$(pwd -P | sed "s/[^A-Za-z0-9]/-/g")/$session.jsonl"'
+
+
 class SessionTest(AdapterTest):
     """The files of a session go with the agent from one sandbox to the next."""
 
@@ -250,6 +256,50 @@ class SessionTest(AdapterTest):
         said = self.diary.read_text().splitlines()
         self.assertEqual([x for x in said if x.startswith("kept ")][2:], ["kept 2"])
         self.assertNotIn("found", said)
+
+    def test_it_stays_on_its_side(self):
+        """What was said in an isolated place is not resumed on a machine outside, nor the other way round."""
+        if missing_command():
+            self.skipTest(missing_command())
+        host = Fixture(self.temp_dir() / "lab")
+        self.addCleanup(host.stop)
+        host.start()
+        ws = self.work / "ws"
+        ws.mkdir()
+        shutil.copy(AGENT, ws / "claude")
+        box = self.sandbox()
+        outside = self.environment(self.acme, name="host", driver="ssh", config=host.config())
+        agent = self.coder("claude_local", box, command="./claude", cwd=str(ws),
+                           env={"AGENT_DIARY": "diary", "AGENT_KEEP": CLAUDES})
+        for env in (box, outside, box, outside):
+            self.ok("PATCH", f"/api/agents/{agent['id']}", {"defaultEnvironmentId": ident(env)})
+            self.run_it(agent)
+        # on the host the second run finds what is there in any case, and resumes it
+        self.assertEqual([x for x in (ws / "diary").read_text().splitlines() if x.startswith("kept ")],
+                         ["kept 1", "kept 1", "kept 2", "kept 2"])
+        self.diary = ws / "diary"
+        self.assertEqual(["--resume" in args for args, _, _ in self.calls()], [False, False, True, True])
+
+    def test_a_name_that_is_an_option(self):
+        agent = self.coder("claude_local", env={"AGENT_SESSION": "--settings=x"})
+        self.run_it(agent)
+        self.assertIsNone(self.run_it(agent)["sessionIdBefore"])
+        self.assertNotIn("--settings", self.calls()[1][0])
+
+    def test_not_without_end(self):
+        """A program that names another session in each run does not fill the disk."""
+        agent = self.kept("claude_local", CLAUDES)
+        folder = self.daemon.data / "companies" / ident(self.acme) / "sessions" / agent["id"]
+        now = time.time()
+        for i in range(40):
+            with open(folder / f"claude_local-{i}", "wb") as f:
+                f.truncate(12 << 20)
+            os.utime(folder / f"claude_local-{i}", (now - 1000 + i, now - 1000 + i))
+        self.run_it(agent)
+        left = {p.name: p.stat().st_size for p in folder.iterdir()}
+        self.assertLess(sum(left.values()), 129 << 20)
+        self.assertEqual(len(left), 11)
+        self.assertIn("claude_local-39", left)
 
     def test_codex(self):
         self.kept("codex_local", '"$CODEX_HOME/sessions/2026/s.jsonl"')

@@ -64,7 +64,10 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
         const json_t *session = d ? json_get_object(d->json, "session") : NULL;
         bool is_brought = in->has_session_files && in->target.identity;
 
-        if (!id)
+        /* The name is the program's own word, from any place: as an argument it must not be an
+         * option.
+         */
+        if (!id || *id == '-')
                 return NULL;
         if (dir && !streq(dir, cwd) &&
             !(is_brought && json_is_true(json_object_get(session, "moves"))))

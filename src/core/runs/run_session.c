@@ -1,10 +1,17 @@
 /* Keeps the files of a session that was made away from this machine, so that the agent's next run
  * can go on with it wherever that is: most places end with their run. An archive of each session
  * lies in `<data>/companies/<id>/sessions/<agent>`; plain commands bring it there and back, so any
- * kind of place will do. A session without its files begins anew: none of this ever fails a run. */
+ * kind of place will do. A session without its files begins anew: none of this ever fails a run.
+ *
+ * All isolated places share their sessions; of the others, each machine has its own, in
+ * `<agent>@<hash of the machine>`. A session says what was asked and allowed, so one that an
+ * isolated place wrote would steer a program that may do more, and that of a machine would tell the
+ * next place what was said there. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,20 +27,36 @@
 #define ARCHIVE_MAX ((size_t)12 << 20) /* as base64 */
 #define COMMAND_MS  120000
 #define KEEP_S      (INT64_C(30) * 24 * 3600)
+#define KEEP_BYTES  (INT64_C(128) << 20) /* of all sessions in one directory */
+
+static uint64_t hash_text(const char *text)
+{
+        uint64_t h = 0xcbf29ce484222325;
+
+        for (; *text; text++)
+                h = (h ^ (unsigned char)*text) * 0x100000001b3;
+        return h;
+}
 
 static const char *sessions_path(const struct run_task *t)
 {
-        return arena_printf(t->op->arena, "%s/companies/%s/sessions/%s", t->rt->data_dir,
-                            t->run.company_id, t->agent.id);
+        const char *path = arena_printf(t->op->arena, "%s/companies/%s/sessions/%s",
+                                        t->rt->data_dir, t->run.company_id, t->agent.id);
+        CLEAN(json_decrefp) json_t *machine = json_copy((json_t *)t->input.target.identity);
+
+        if (!machine || kind_is_isolated(t->rt, t->record.env.driver))
+                return path;
+        json_object_del(machine, "remoteCwd");
+        json_object_del(machine, "leaseId");
+        return arena_printf(t->op->arena, "%s@%016llx", path,
+                            (unsigned long long)hash_text(json_to_arena(t->op->arena, machine)));
 }
 
 /* Names of sessions are the program's: a hash of one is a file's name. */
 static const char *archive_path(const struct run_task *t, const char *session_id)
 {
-        uint64_t h = 0xcbf29ce484222325;
+        uint64_t h = hash_text(session_id);
 
-        for (const char *s = session_id; *s; s++)
-                h = (h ^ (unsigned char)*s) * 0x100000001b3;
         return arena_printf(t->op->arena, "%s/%s-%016llx", sessions_path(t), t->agent.adapter_type,
                             (unsigned long long)h);
 }
@@ -109,18 +132,38 @@ static bool went_well(const struct run_command_end *end)
         return !end->how.timed_out && end->how.has_code && end->how.code == 0;
 }
 
-/* Archives that were not used for long go. */
+/* The archive that was used least recently, and the size of all. */
+static int64_t look_for_oldest(DIR *dir, char ret_name[NAME_MAX + 1], int64_t *ret_used)
+{
+        const struct dirent *entry;
+        int64_t total = 0;
+        struct stat st;
+
+        *ret_used = INT64_MAX;
+        rewinddir(dir);
+        while ((entry = readdir(dir))) {
+                if (*entry->d_name == '.' || fstatat(dirfd(dir), entry->d_name, &st, 0) < 0)
+                        continue;
+                total += st.st_size;
+                if (st.st_mtim.tv_sec < *ret_used) {
+                        *ret_used = st.st_mtim.tv_sec;
+                        snprintf(ret_name, NAME_MAX + 1, "%s", entry->d_name);
+                }
+        }
+        return total;
+}
+
+/* Archives that were not used for long go, and the oldest of those that are too large together: a
+ * program can name a new session in every run. */
 static void trim(const char *path)
 {
         DIR *dir = opendir(path);
-        const struct dirent *entry;
-        int64_t now = clock_now_us() / US_PER_S;
-        struct stat st;
+        int64_t now = clock_now_us() / US_PER_S, used;
+        char name[NAME_MAX + 1];
 
-        while (dir && (entry = readdir(dir)))
-                if (*entry->d_name != '.' && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
-                    st.st_mtim.tv_sec + KEEP_S < now)
-                        (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        while (dir && (look_for_oldest(dir, name, &used) > KEEP_BYTES || used + KEEP_S < now))
+                if (unlinkat(dirfd(dir), name, 0) < 0)
+                        break;
         if (dir)
                 closedir(dir);
 }
