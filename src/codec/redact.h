@@ -7,7 +7,8 @@
  *
  * A redactor is immutable and may serve several streams. Values shorter than REDACT_MIN are no
  * secrets and are left alone; of a value with several lines each long line counts by itself too,
- * for terminals and JSON write line ends in their own way. */
+ * for terminals and JSON write line ends in their own way. So does each long text in a value that
+ * is JSON, such as the file of a login: programs that speak JSON escape its quotation marks. */
 #ifndef BERTH_CODEC_REDACT_H
 #define BERTH_CODEC_REDACT_H
 
@@ -16,6 +17,8 @@
 #define REDACTED         "***REDACTED***"
 #define REDACT_MIN       4
 #define REDACT_LINE_MIN  8
+#define REDACT_TEXT_MIN  16
+#define REDACT_TEXTS_MAX 64                /* of one value */
 #define REDACT_BYTES_MAX ((size_t)1 << 20) /* of all values together */
 
 struct redactor;

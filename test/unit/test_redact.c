@@ -62,6 +62,27 @@ static void test_lines(void **state)
         REDACTS("x line-one-of-it\r\nend\r\n", "x " REDACTED "\r\nend\r\n", key);
 }
 
+/* The file of a login, which a program prints in JSON of its own. */
+static void test_texts(void **state)
+{
+        static const char login[] =
+                " {\"oauth\":{\"accessToken\":\"sk-0123456789abcdef\",\"scopes\":[\"user:inference\"],"
+                "\"uri\":\"https://login.example/token\"},\n\"a-name-that-is-long\" : "
+                "\"-----BEGIN KEY-----\\nMIIEvQIBADANBgkq\\nend\\\"\"}";
+
+        (void)state;
+        REDACTS("{\\\"accessToken\\\":\\\"sk-0123456789abcdef\\\"}",
+                "{\\\"accessToken\\\":\\\"" REDACTED "\\\"}", login);
+        REDACTS("KEY-----\\\\nMIIEvQIBADANBgkq\\\\nend", "KEY-----\\\\n" REDACTED "\\\\nend",
+                login);
+        REDACTS("accessToken user:inference https://login.example/token a-name-that-is-long",
+                "accessToken user:inference https://login.example/token a-name-that-is-long",
+                login);
+        REDACTS("text-without-an-end", REDACTED, "{\"text-without-an-end");
+        REDACTS("no-json-at-all-here", "no-json-at-all-here", "x\"no-json-at-all-here\"");
+        REDACTS("escaped at its end \\", REDACTED " \\", "[\"escaped at its end\\");
+}
+
 static void test_no_secrets(void **state)
 {
         bool too_much;
@@ -100,9 +121,8 @@ static void test_passes_at_once(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_values),
-                cmocka_unit_test(test_lines),
-                cmocka_unit_test(test_no_secrets),
+                cmocka_unit_test(test_values),         cmocka_unit_test(test_lines),
+                cmocka_unit_test(test_texts),          cmocka_unit_test(test_no_secrets),
                 cmocka_unit_test(test_passes_at_once),
         };
 
