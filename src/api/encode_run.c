@@ -85,10 +85,6 @@ static void run_constants(struct jw *w, const struct run *r)
         jw_kstring(w, "issueCommentStatus", "not_applicable");
         jw_knull(w, "issueCommentSatisfiedByCommentId");
         jw_knull(w, "issueCommentRetryQueuedAt");
-        jw_knull(w, "livenessState");
-        jw_knull(w, "livenessReason");
-        jw_kint(w, "continuationAttempt", 0);
-        jw_knull(w, "lastUsefulActionAt");
         jw_knull(w, "nextAction");
 }
 
@@ -124,42 +120,26 @@ static void run_members(struct jw *w, const struct run *r, bool full)
 
 /* -- Silence ---------------------------------------------------------------------------------- */
 
-static const char *silence_level(const struct run_view *v, int64_t age_ms)
-{
-        const struct run_decision *d = &v->decision;
-        bool decided = d->id && d->created_at > v->run.last_output_at;
-
-        if (decided && d->snoozed_until > v->now_us)
-                return "snoozed";
-        if (decided && streq(d->decision, "dismissed_false_positive"))
-                return "ok";
-        if (age_ms >= RUN_SILENCE_CRITICAL_MS)
-                return "critical";
-        return age_ms >= RUN_SILENCE_SUSPICIOUS_MS ? "suspicious" : "ok";
-}
-
 static void silence(struct jw *w, const struct run_view *v)
 {
         const struct run *r = &v->run;
-        bool runs = streq(r->status, RUN_RUNNING);
-        int64_t since = r->last_output_at ? r->last_output_at : r->started_at;
-        int64_t age_ms = MAX(v->now_us - since, 0) / US_PER_MS;
-        bool snoozed = runs && v->decision.snoozed_until > v->now_us;
+        struct run_silence s = run_silence(r, &v->decision, v->now_us);
+        bool runs = s.since != 0;
 
         jw_key(w, "outputSilence");
         jw_object(w);
         jw_ktime(w, "lastOutputAt", r->last_output_at);
         jw_kint(w, "lastOutputSeq", r->last_output_seq);
         jw_kstring(w, "lastOutputStream", r->last_output_stream);
-        jw_ktime(w, "silenceStartedAt", runs ? since : 0);
+        jw_ktime(w, "silenceStartedAt", s.since);
         if (runs)
-                jw_kint(w, "silenceAgeMs", age_ms);
+                jw_kint(w, "silenceAgeMs", s.age_ms);
         else
                 jw_knull(w, "silenceAgeMs");
-        jw_kstring(w, "level", runs ? silence_level(v, age_ms) : "not_applicable");
+        jw_kstring(w, "level", s.level);
         jw_kint(w, "suspicionThresholdMs", RUN_SILENCE_SUSPICIOUS_MS);
         jw_kint(w, "criticalThresholdMs", RUN_SILENCE_CRITICAL_MS);
-        jw_ktime(w, "snoozedUntil", snoozed ? v->decision.snoozed_until : 0);
+        jw_ktime(w, "snoozedUntil", s.snoozed_until);
         jw_kstring(w, "evaluationIssueId", runs ? v->decision.evaluation_issue_id : NULL);
         jw_knull(w, "evaluationIssueIdentifier");
         jw_knull(w, "evaluationIssueAssigneeAgentId");
@@ -184,7 +164,6 @@ void encode_run_view(struct jw *w, const struct run_view *v, bool full)
         jw_kstring(w, "adapterType", v->adapter_type);
         jw_kstring(w, "issueIdentifier", v->issue_identifier);
         jw_kstring(w, "issueTitle", v->issue_title);
-        jw_knull(w, "retryExhaustedReason");
         silence(w, v);
         jw_object_end(w);
 }

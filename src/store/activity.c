@@ -46,3 +46,29 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                                 DB_T(entity_id), DB_T(action), DB_I(limit)),
                         arena, fn, ctx, err);
 }
+
+#define OF_RUN                                                                                     \
+        "FROM activity_log WHERE run_id = ?1 AND actor_type = 'agent' "                            \
+        "AND entity_type <> 'environment_lease' AND entity_type <> 'heartbeat_run'"
+
+int activity_of_run(struct db *db, const char *run_id, struct arena *arena,
+                    int (*fn)(void *ctx, const char *action, int64_t n), void *ctx, struct err *err)
+{
+        return db_counts(db, "SELECT action, COUNT(*) " OF_RUN " GROUP BY action",
+                         DB_ARGS(DB_T(run_id)), arena, fn, ctx, err);
+}
+
+int activity_last_of_run(struct db *db, const char *run_id, int64_t *ret, struct err *err)
+{
+        return db_number(db, "SELECT COALESCE(MAX(created_at), 0) " OF_RUN, DB_ARGS(DB_T(run_id)),
+                         ret, err);
+}
+
+int activity_comments_of_run(struct db *db, const char *run_id, const char *issue_id, int64_t *ret,
+                             struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) " OF_RUN
+                         " AND entity_id = ?2 AND action = 'issue.comment_added'",
+                         DB_ARGS(DB_T(run_id), DB_T(issue_id)), ret, err);
+}

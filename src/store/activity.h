@@ -20,4 +20,14 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                   const char *entity_type, const char *entity_id, const char *action, int64_t limit,
                   struct arena *arena, activity_fn fn, void *ctx, struct err *err);
 
+/* What the run's agent did, by action: neither the run itself nor its leases count. */
+int activity_of_run(struct db *db, const char *run_id, struct arena *arena,
+                    int (*fn)(void *ctx, const char *action, int64_t n), void *ctx,
+                    struct err *err);
+/* When it did the last of that; 0: nothing. */
+int activity_last_of_run(struct db *db, const char *run_id, int64_t *ret, struct err *err);
+/* How often the run commented on the issue. */
+int activity_comments_of_run(struct db *db, const char *run_id, const char *issue_id, int64_t *ret,
+                             struct err *err);
+
 #endif

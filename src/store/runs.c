@@ -43,6 +43,11 @@ static const struct column columns[] = {
         TIME_OR_NULL(struct run, scheduled_retry_at, "scheduledRetryAt"),
         NUMBER(struct run, scheduled_retry_attempt, "scheduledRetryAttempt"),
         TEXT(struct run, scheduled_retry_reason, "scheduledRetryReason"),
+        TEXT(struct run, retry_exhausted_reason, "retryExhaustedReason", BY_END),
+        TEXT(struct run, liveness_state, "livenessState", BY_END),
+        TEXT(struct run, liveness_reason, "livenessReason", BY_END),
+        NUMBER(struct run, continuation_attempt, "continuationAttempt"),
+        TIME_OR_NULL(struct run, last_useful_action_at, "lastUsefulActionAt", BY_END),
         DOCUMENT(struct run, context_snapshot, "contextSnapshot", BY_STEP),
         TIME(struct run, created_at, "createdAt"),
         TIME(struct run, updated_at, "updatedAt"),
@@ -68,6 +73,8 @@ static const struct column columns[] = {
         TEXT(struct run, owner),
         NUMBER_OR_NULL(struct run, callback_port, NULL, BY_STEP),
         TIME_OR_NULL(struct run, cancel_requested_at),
+        TEXT(struct run, silence_level),
+        TIME_OR_NULL(struct run, silence_noted_at),
 };
 
 #define RUN_ROWS(...)                                                                              \
@@ -276,6 +283,24 @@ int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void
                         "SELECT * FROM heartbeat_runs WHERE status = 'scheduled_retry' "
                         "AND scheduled_retry_at <= ?1 ORDER BY scheduled_retry_at",
                         DB_ARGS(DB_I(now_us)), arena, fn, ctx, err);
+}
+
+int runs_silent(struct db *db, int64_t since_us, struct arena *arena, run_fn fn, void *ctx,
+                struct err *err)
+{
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE step <> 'done' AND step = 'executing' "
+                        "AND status = 'running' AND COALESCE(last_output_at, started_at) <= ?1",
+                        DB_ARGS(DB_I(since_us)), arena, fn, ctx, err);
+}
+
+int runs_note_silence(struct db *db, const char *id, const char *level, int64_t now_us,
+                      struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE heartbeat_runs SET silence_level = ?2, silence_noted_at = ?3 "
+                       "WHERE id = ?1 AND status = 'running'",
+                       DB_ARGS(DB_T(id), DB_T(level), DB_I(now_us)), err);
 }
 
 int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err)

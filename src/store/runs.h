@@ -56,6 +56,14 @@ struct run {
         int64_t waiting_since, next_try_at; /* 0: none */
         int64_t prepare_failures;           /* in a row */
         int64_t waited_ms;                  /* what they and the pauses took */
+        /* How far it got, in words of the API; NULL until it has ended. */
+        const char *liveness_state, *liveness_reason;
+        int64_t continuation_attempt;       /* which follow-up it is; 0: none */
+        int64_t last_useful_action_at;      /* 0: none */
+        const char *retry_exhausted_reason; /* NULL: it was tried again, or did not have to be */
+        /* What was last said about its silence, and when; NULL: nothing. */
+        const char *silence_level;
+        int64_t silence_noted_at;
 };
 
 extern const struct row_type run_table;
@@ -94,6 +102,9 @@ int runs_last_in_place(struct db *db, const char *place_id, struct arena *arena,
 /* scheduled_retry whose time has come. */
 int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
              struct err *err);
+/* Those whose command runs and printed nothing since. */
+int runs_silent(struct db *db, int64_t since_us, struct arena *arena, run_fn fn, void *ctx,
+                struct err *err);
 /* How many of the agent are running, those included that are ended and whose command may not be. */
 int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err);
 /* How many of all agents are not over yet. */
@@ -120,6 +131,9 @@ int runs_request_cancel(struct db *db, const char *id, int64_t now_us, struct er
 /* How far the output is, and the process that it comes from once that is known. Unconditional: it
  * only grows. */
 int runs_note_output(struct db *db, const struct run *row, struct err *err);
+/* What was said about the silence of one that runs. */
+int runs_note_silence(struct db *db, const char *id, const char *level, int64_t now_us,
+                      struct err *err);
 /* One that never began is over: its step becomes done with its end. */
 int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err);
 

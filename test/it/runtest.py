@@ -5,6 +5,7 @@ under a run id is seen."""
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import signal
 import sqlite3
@@ -34,6 +35,8 @@ class RunTest(SandboxTest):
     def runner(self, script, name="Ada", environment=None, adapter=None, **body):
         """An agent that runs `script` with sh in the test's directory."""
         config = {"command": "/bin/sh", "args": ["-c", NOTE + script], "cwd": str(self.work), **(adapter or {})}
+        runtime = body.setdefault("runtimeConfig", {})
+        runtime["heartbeat"] = {"maxFollowUps": 0, **runtime.get("heartbeat", {})}  # an issue is left as it is
         if environment:
             body["defaultEnvironmentId"] = ident(environment)
         return self.agent(self.acme, name, adapterType="process", adapterConfig=config, **body)
@@ -132,6 +135,12 @@ class RunTest(SandboxTest):
         lines = path.read_text().splitlines(True) if path.exists() else []
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return "".join(r["chunk"] for r in records if r["stream"] == stream)
+
+    def kill_box_of(self, run):
+        """The supervisor, and with it what it ran."""
+        (lease,) = self.leases(run)
+        pid = self.boxes()[lease["place_id"]]
+        os.kill(pid, signal.SIGKILL)
 
     def settled(self, timeout=60):
         """Wait until no run is left to work on."""

@@ -11,12 +11,6 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 class RecoveryTest(RunTest):
-    def kill_box_of(self, run):
-        """The supervisor, and with it what it ran."""
-        (lease,) = self.leases(run)
-        pid = self.boxes()[lease["place_id"]]
-        os.kill(pid, signal.SIGKILL)
-
     def retry_of(self, run):
         return wait_until(lambda: [r for r in self.runs() if r["retry_of_run_id"] == run["id"]], "it is tried again")[0]
 

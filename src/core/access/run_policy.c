@@ -5,6 +5,8 @@
 
 #define CONCURRENT_DEFAULT 20
 #define CONCURRENT_MAX     50
+#define FOLLOW_UPS_DEFAULT 2
+#define FOLLOW_UPS_MAX     10
 #define INTERVAL_MAX_S     (INT64_C(366) * 24 * 3600)
 
 static bool heartbeat_flag(const json_t *heartbeat, const char *name, bool fallback)
@@ -40,6 +42,13 @@ void run_policy_read(const struct agent *agent, struct arena *arena, struct run_
         ret->timer = heartbeat_flag(h, "enabled", false) && (ret->interval_s > 0 || ret->cron);
         most = heartbeat_number(h, "maxConcurrentRuns");
         ret->max_concurrent = most > 0 ? MIN(most, CONCURRENT_MAX) : CONCURRENT_DEFAULT;
+        ret->max_follow_ups = json_is_integer(json_object_get(h, "maxFollowUps"))
+                                      ? heartbeat_number(h, "maxFollowUps")
+                                      : FOLLOW_UPS_DEFAULT;
+        ret->max_follow_ups = MAX(0, MIN(ret->max_follow_ups, FOLLOW_UPS_MAX));
+        ret->silent_max_s = heartbeat_number(h, "cancelSilentSec");
+        if (ret->silent_max_s > 0)
+                ret->silent_max_s = MAX(RUN_INTERVAL_MIN_S, MIN(ret->silent_max_s, INTERVAL_MAX_S));
         json_decref(config);
 }
 

@@ -13,6 +13,8 @@ struct run_policy {
         int64_t interval_s;     /* 0: none */
         const char *cron;       /* NULL: none; the arena's */
         int64_t max_concurrent; /* runs at a time: 1 to 50, 20 unless told */
+        int64_t max_follow_ups; /* of a run that left its issue open: 0 to 10, 2 unless told */
+        int64_t silent_max_s; /* a run that prints nothing for so long is cancelled; <= 0: never */
 };
 
 /* ERR_UNPROCESSABLE for a schedule that cannot be parsed. Takes the value of runtimeConfig, or

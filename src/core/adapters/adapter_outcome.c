@@ -180,7 +180,7 @@ static int64_t find_retry(const struct buf *text, const json_t *marks,
         return 0;
 }
 
-static int64_t retry_time(const struct adapter_parser *p, const json_t *rule)
+static int64_t retry_time(const struct adapter_parser *p, const json_t *rule, bool *ret_named)
 {
         const struct buf *const texts[] = { &p->failure, &p->error, &p->trouble };
         const json_t *seconds = json_object_get(rule, "retrySec");
@@ -190,6 +190,7 @@ static int64_t retry_time(const struct adapter_parser *p, const json_t *rule)
 
                 if (!at)
                         at = find_retry(texts[i], json_object_get(rule, "retryIn"), read_duration);
+                *ret_named = at != 0;
                 if (at)
                         return at;
         }
@@ -205,7 +206,7 @@ static void apply_rule(const struct adapter_parser *p, const json_t *rule, struc
         ret->error_code = json_get_string(rule, "code");
         ret->error_family = json_get_string(rule, "family");
         ret->clear_session = json_is_true(json_object_get(rule, "clearSession"));
-        ret->retry_not_before = retry_time(p, rule);
+        ret->retry_not_before = retry_time(p, rule, &ret->retry_named);
         if (message) {
                 scope = json_pack("{s:s, s:s?}", "said", ret->error_message, "model",
                                   p->billing.model);

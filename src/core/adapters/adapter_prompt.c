@@ -129,6 +129,8 @@ static void add_wake(struct buf *b, const json_t *wake, bool resumed)
         add_fact(&text, "title", json_get_string(issue, "title"));
         add_fact(&text, "status", json_get_string(issue, "status"));
         add_fact(&text, "priority", json_get_string(issue, "priority"));
+        add_fact(&text, "what to do",
+                 json_get_string(json_get_object(wake, "payload"), "instruction"));
         if (json_is_true(json_object_get(wake, "checkedOutByHarness")))
                 buf_puts(&text, "- the issue is checked out for this run already\n");
         if (json_is_true(json_object_get(wake, "fallbackFetchNeeded")))

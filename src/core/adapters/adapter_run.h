@@ -138,6 +138,7 @@ struct adapter_exit {
 struct adapter_result {
         const char *error_message, *error_code, *error_family; /* NULL: none */
         int64_t retry_not_before; /* trying again may help, at this time; 0: it will not; us */
+        bool retry_named;         /* the service said when; else it is the rule's own guess */
         json_t *error_meta;
         int64_t exit_code; /* as corrected by the adapter; -1: none */
         bool has_usage;

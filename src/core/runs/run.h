@@ -43,6 +43,7 @@ struct wake_request {
         const char *issue_id;        /* NULL: payload.issueId */
         const char *wake_comment_id; /* the comment that the wake-up is about */
         bool force_fresh_session;
+        int64_t continuation_attempt; /* which follow-up of a run it is; 0: none */
 };
 
 #define WAKE_TIMER      "timer"

@@ -87,7 +87,6 @@ struct run_task {
 struct run_outcome {
         const char *status, *error, *error_code, *signal;
         int64_t exit_code;              /* -1: none */
-        const char *stop_reason;        /* of resultJson */
         json_t *result;                 /* members of resultJson; NULL: none */
         struct adapter_result *adapter; /* NULL: the adapter reached no result */
         const char *log_sha256, *out, *err;
@@ -282,5 +281,15 @@ struct run_outcome run_failure(const struct run_task *t, const struct err *cause
 enum run_next run_release(struct run_task *t);
 /* The events and rows that follow from a terminal status, inside the transaction that set it. */
 int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);
+
+/* -- run_follow.c: inside the transaction that records the end -- */
+/* Set livenessState and its reason: how far the run got with its issue. The row has its status and
+ * its output; `spoke`: its adapter found a last word. */
+int run_judge_liveness(struct db *db, const struct op *op, struct run *run, bool spoke,
+                       struct err *err);
+/* Once the run has let go of its issue, and unless it is tried again: wake the agent of a run that
+ * left its issue open; block an issue whose runs are lost or fail again and again. */
+int run_follow(struct db *db, struct run_task *t, const struct run *run, bool *ret_kick,
+               struct err *err);
 
 #endif

@@ -24,7 +24,7 @@ static const struct end_words *end_words(const struct run *run)
                 { RUN_SUCCEEDED, "run succeeded", "completed", "completed" },
                 { RUN_CANCELLED, "run cancelled", "cancelled", "cancelled" },
                 { RUN_TIMED_OUT, "run timed out", "failed", "timeout" },
-                { RUN_FAILED, "run failed", "failed", "failed" },
+                { RUN_FAILED, "run failed", "failed", RUN_FAILED_CODE },
         };
         size_t i = 0;
 
@@ -103,6 +103,21 @@ static void add_failure(json_t *result, const struct adapter_result *a)
         }
 }
 
+/* Why the run stopped, and the limit that it had. */
+static void add_stop(json_t *result, const struct run *run, bool timed_out, bool configured,
+                     int64_t timeout_ms)
+{
+        bool lost = run->error_code && streq(run->error_code, RUN_LOST_CODE);
+        const char *reason = lost ? RUN_LOST_CODE : end_words(run)->stop_reason;
+
+        json_object_set_new(result, "stopReason", json_string(reason));
+        json_object_set_new(result, "timeoutFired", json_boolean(timed_out));
+        json_object_set_new(result, "timeoutSource",
+                            json_string(configured ? "config" : "default"));
+        json_object_set_new(result, "timeoutConfigured", json_boolean(configured));
+        json_object_set_new(result, "effectiveTimeoutSec", json_integer(timeout_ms / 1000));
+}
+
 static const char *result_json(struct run_task *t, const struct run *run,
                                const struct run_outcome *o)
 {
@@ -119,14 +134,7 @@ static const char *result_json(struct run_task *t, const struct run *run,
                 add_failure(result, o->adapter);
         if (o->result)
                 json_object_update(result, o->result);
-        json_object_set_new(
-                result, "stopReason",
-                json_string(o->stop_reason ? o->stop_reason : end_words(run)->stop_reason));
-        json_object_set_new(result, "timeoutFired", json_boolean(o->timed_out));
-        json_object_set_new(result, "timeoutSource",
-                            json_string(c->timeout_source ? c->timeout_source : "default"));
-        json_object_set_new(result, "timeoutConfigured", json_boolean(configured));
-        json_object_set_new(result, "effectiveTimeoutSec", json_integer(c->timeout_ms / 1000));
+        add_stop(result, run, o->timed_out, configured, c->timeout_ms);
         text = json_to_arena(t->op->arena, result);
         json_decref(result);
         return text;
@@ -221,11 +229,12 @@ static int settle_agent(struct db *db, struct run_task *t, const struct run *run
 struct again {
         const char *reason; /* NULL: none */
         int64_t at;         /* 0: at once */
+        bool is_exhausted;  /* none, because it was tried often enough */
 };
 
 /* A run whose command was lost through no fault of its own is tried once more, at once. One whose
- * adapter says that its failure may pass (adapter_run.h) is tried again at the time that it names,
- * each time after twice the pause, `adapterConfig.maxRetries` times. */
+ * adapter says that its failure may pass (adapter_run.h) is tried again `adapterConfig.maxRetries`
+ * times: at the time that the service names, else each time after twice the pause. */
 static struct again plan_again(const struct run_task *t, const struct run *run,
                                const struct run_outcome *o)
 {
@@ -240,12 +249,16 @@ static struct again plan_again(const struct run_task *t, const struct run *run,
         if (o->is_lost)
                 return (struct again){ run->process_loss_retry_count < 1 ? "process_lost_retry"
                                                                          : NULL };
-        if (!a || !a->retry_not_before || run->scheduled_retry_attempt >= tries)
+        if (!a || !a->retry_not_before)
                 return (struct again){ 0 };
-        pause = MAX(a->retry_not_before - now, 0) << run->scheduled_retry_attempt;
+        if (run->scheduled_retry_attempt >= tries)
+                return (struct again){ .is_exhausted = run->scheduled_retry_attempt > 0 };
+        pause = MAX(a->retry_not_before - now, 0);
+        if (!a->retry_named)
+                pause <<= run->scheduled_retry_attempt;
         if (pause > RETRY_MAX_S * US_PER_S)
                 return (struct again){ 0 };
-        return (struct again){ "transient_failure_retry", now + pause };
+        return (struct again){ "transient_failure_retry", now + pause, false };
 }
 
 static const char *again_text(struct arena *arena, const char *error, const struct again *again)
@@ -278,6 +291,7 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
                 .scheduled_retry_reason = why->at ? why->reason : NULL,
                 .issue_id = run->issue_id,
                 .task_key = run->task_key,
+                .continuation_attempt = run->continuation_attempt,
                 .created_at = clock_now_us(),
         };
         int r;
@@ -334,6 +348,10 @@ static void fill_outcome(struct conclusion *q, struct run *row, bool was_over)
                 q->again = plan_again(q->t, row, o);
         if (q->again.reason)
                 row->error = again_text(a, row->error, &q->again);
+        if (q->again.is_exhausted)
+                row->retry_exhausted_reason =
+                        arena_printf(a, "Bounded retry exhausted after %lld scheduled attempts",
+                                     (long long)row->scheduled_retry_attempt);
         row->result_json = result_json(q->t, row, o);
 }
 
@@ -363,6 +381,9 @@ static int conclude_in(struct db *db, void *arg, struct err *err)
         row.waited_ms = t->run.waited_ms;
         fill_outcome(q, &row, was_over);
         r = run_transition_check(q->from, STEP_RELEASING, err);
+        if (r >= 0 && !was_over)
+                r = run_judge_liveness(db, t->op, &row, q->o->adapter && q->o->adapter->summary,
+                                       err);
         if (r >= 0)
                 r = runs_end(db, &row, before, err);
         if (r >= 0)
@@ -383,6 +404,8 @@ static int conclude_in(struct db *db, void *arg, struct err *err)
         }
         if (r >= 0)
                 r = run_wake_promote_in(db, t->op, t->rt, &row, &q->kick, err);
+        if (r >= 0 && !was_over && !q->again.reason)
+                r = run_follow(db, t, &row, &q->kick, err);
         if (r >= 0)
                 r = settle_agent(db, t, &row, err);
         return r < 0 ? r : runs_get(db, row.id, t->op->arena, &t->run, err);
@@ -458,6 +481,29 @@ enum run_next run_release(struct run_task *t)
 
 /* -- Ending runs from outside ------------------------------------------------------------------ */
 
+/* What is known of a cancelled run's limit before its command has ended: what its agent asks for.
+ */
+static int cancelled_result(struct db *db, const struct op *op, struct run *run, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *result = json_object();
+        const json_t *config, *seconds, *ms;
+        bool configured;
+        struct agent g;
+        int r = agents_get(db, run->agent_id, op->arena, &g, err);
+
+        if (r < 0)
+                return r;
+        config = run_parse(op->arena, g.adapter_config);
+        seconds = json_object_get(config, "timeoutSec");
+        ms = json_object_get(config, "timeoutMs"); /* of a request */
+        configured = json_number_value(seconds) != 0 || json_integer_value(ms) > 0;
+        add_stop(result, run, false, configured,
+                 json_number_value(seconds) > 0 ? (int64_t)json_number_value(seconds) * 1000
+                                                : MAX(json_integer_value(ms), 0));
+        run->result_json = json_to_arena(op->arena, result);
+        return 0;
+}
+
 /* A run that has not begun is over at once. A running one is terminal at once; the host finds it by
  * `cancel_requested_at` and looks after its command, its changes and its leases. Until its command
  * is gone it keeps its issue and counts among the runs of its agent (RUN_HOLDS). */
@@ -473,9 +519,12 @@ int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct
         run->status = RUN_CANCELLED;
         run->error = why;
         run->error_code = code;
-        run->result_json = "{\"stopReason\":\"cancelled\"}";
         run->finished_at = run->updated_at = now;
-        r = runs_end(db, run, from, err);
+        r = cancelled_result(db, op, run, err);
+        if (r >= 0)
+                r = run_judge_liveness(db, op, run, false, err);
+        if (r >= 0)
+                r = runs_end(db, run, from, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "The run was changed by someone else.");
         if (r >= 0 && streq(from, RUN_RUNNING))

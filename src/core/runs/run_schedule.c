@@ -1,4 +1,5 @@
-/* Decides when agents with a timer are due, and wakes them. */
+/* Decides when agents with a timer are due, and wakes them; then looks at runs that print nothing.
+ */
 #include "core/runs/run_schedule.h"
 
 #include "base/clock.h"
@@ -6,6 +7,7 @@
 #include "base/log.h"
 #include "codec/cron.h"
 #include "core/access/run_policy.h"
+#include "core/runs/run_silence.h"
 #include "core/runs/run_wake.h"
 #include "rt/pool.h"
 #include "store/wakeups.h"
@@ -234,6 +236,8 @@ static int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_nex
 
         if (r >= 0)
                 r = write_due(&p, &own);
+        if (r >= 0)
+                r = run_silence_watch(op, rt, p.now, &p.kick, &own);
         if (p.kick)
                 run_host_kick(rt->runs);
         if (p.due)

@@ -10,7 +10,7 @@
  *              more than a day, when the clock must have been wrong before
  *
  * A pass also takes up retries that are due, and wake-ups that were deferred for a run that ended
- * unnoticed. */
+ * unnoticed, and looks at runs that print nothing (run_silence.h). */
 #ifndef BERTH_CORE_RUN_SCHEDULE_H
 #define BERTH_CORE_RUN_SCHEDULE_H
 

@@ -188,6 +188,8 @@ static int run_decide_in(struct db *db, void *arg, struct err *err)
         d->row->created_by_user_id = op->actor->user_id;
         d->row->created_by_run_id = op->run_id;
         d->row->created_at = clock_now_us();
+        if (streq(d->row->decision, "continue") && !d->row->snoozed_until)
+                d->row->snoozed_until = d->row->created_at + RUN_SILENCE_CONTINUE_MS * US_PER_MS;
         r = run_decisions_insert(db, d->row, err);
         return r < 0 ? r
                      : audit(db, op, run.company_id, "heartbeat.output_stale_decision",

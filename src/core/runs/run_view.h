@@ -5,12 +5,9 @@
 #define BERTH_CORE_RUN_VIEW_H
 
 #include "core/runs/run.h"
+#include "core/runs/run_silence.h"
 #include "store/issues.h"
-#include "store/run_decisions.h"
 #include "store/workspaces.h"
-
-#define RUN_SILENCE_SUSPICIOUS_MS INT64_C(3600000)
-#define RUN_SILENCE_CRITICAL_MS   INT64_C(14400000)
 
 struct run_view {
         struct run run;
@@ -43,7 +40,8 @@ int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, w
 /* Whether the actor may decide about a silent run. */
 int run_decide_check(struct op *op, struct runtime *rt, const char *run_id, struct err *err);
 /* Record a decision about a silent run: `row` has decision, reason, snoozed_until and
- * evaluation_issue_id; the rest is set here. */
+ * evaluation_issue_id; the rest is set here. `continue` without a time is one for
+ * RUN_SILENCE_CONTINUE_MS. */
 int run_decide(struct op *op, struct runtime *rt, const char *run_id, struct run_decision *row,
                struct err *err);
 

@@ -120,6 +120,7 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
                 .wakeup_request_id = request_id,
                 .issue_id = w->issue.id,
                 .task_key = w->task_key,
+                .continuation_attempt = w->req->continuation_attempt,
                 .created_at = w->now,
                 .updated_at = w->now,
         };
