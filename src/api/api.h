@@ -145,6 +145,7 @@ extern const struct route routes_live[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugin_bridge[];
 extern const struct route routes_plugins[];
+extern const struct route routes_projects[];
 extern const struct route routes_secrets[];
 extern const struct route routes_terminal[];
 extern const struct route routes_vaults[];

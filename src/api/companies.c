@@ -1,9 +1,9 @@
-/* Routes of companies and projects, and of goals, of which there are none. */
+/* Routes of companies. */
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/agents/agent.h"
 #include "core/companies/company.h"
-#include "core/companies/project.h"
+#include "store/projects.h"
 
 #define ATTACHMENT_MAX_DEFAULT 10485760
 
@@ -194,61 +194,6 @@ static int preview_export(struct call *c, struct err *err)
         return r;
 }
 
-/* -- Projects --------------------------------------------------------------------------------- */
-
-static int show_project(void *ctx, const struct project *row)
-{
-        encode_row(ctx, &project_table, row);
-        return 0;
-}
-
-static int answer_project(struct call *c, int r, const struct project *project)
-{
-        if (r >= 0)
-                encode_row(call_json(c), &project_table, project);
-        return r;
-}
-
-static int list_projects(struct call *c, struct err *err)
-{
-        CLEAN(store_read_end) struct db *db = NULL;
-        int r = call_read(c, c->params[0], &db, err);
-
-        return r < 0 ? r
-                     : call_list_end(c, projects_list(db, c->params[0], c->op->arena, show_project,
-                                                      call_list(c), err));
-}
-
-static int create_project(struct call *c, struct err *err)
-{
-        struct project_patch patch = { 0 };
-        struct project project;
-
-        patch.body = body_decode(&project_body, c->body, true, c->op->arena, &patch);
-        return answer_project(c, project_create(c->op, c->rt, c->params[0], &patch, &project, err),
-                              &project);
-}
-
-static int get_project(struct call *c, struct err *err)
-{
-        struct project project;
-        int r = project_get(c->op, c->rt, c->params[0], call_query(c, "companyId"), &project, err);
-
-        return answer_project(c, r, &project);
-}
-
-static int patch_project(struct call *c, struct err *err)
-{
-        struct project_patch patch = { 0 };
-        struct project project;
-        int r;
-
-        patch.body = body_decode(&project_body, c->body, false, c->op->arena, &patch);
-        r = project_update(c->op, c->rt, c->params[0], call_query(c, "companyId"), &patch, &project,
-                           err);
-        return answer_project(c, r, &project);
-}
-
 const struct route routes_companies[] = {
         { "GET", "/api/companies", .fn = list_companies },
         { "POST", "/api/companies", .fn = create_company, .status = 201 },
@@ -259,9 +204,5 @@ const struct route routes_companies[] = {
         { "DELETE", "/api/companies/:id", .end_of = company_delete },
         { "POST", "/api/companies/:id/exports/preview", .fn = preview_export,
           .flags = ROUTE_BODY_FREE },
-        { "GET", "/api/companies/:companyId/projects", .fn = list_projects },
-        { "POST", "/api/companies/:companyId/projects", .fn = create_project, .status = 201 },
-        { "GET", "/api/projects/:id", .fn = get_project },
-        { "PATCH", "/api/projects/:id", .fn = patch_project },
         { 0 },
 };

@@ -10,6 +10,7 @@
 #include "core/secrets/secret.h"
 #include "store/activity.h"
 #include "store/companies.h"
+#include "store/project_workspaces.h"
 #include "store/vault_configs.h"
 #include "store/workspaces.h"
 
@@ -32,6 +33,9 @@ void encode_agent_detail(struct jw *w, const struct agent_detail *d);
 /* Without the values of members with sensitive names. */
 void encode_agent_revision(struct jw *w, struct arena *arena,
                            const struct agent_config_revision *v);
+/* With its workspaces, the primary one first. */
+void encode_project(struct jw *w, const struct project *p,
+                    const struct project_workspace *workspaces, size_t n);
 void encode_issue(struct jw *w, const struct issue *i);
 /* With the comment that was posted with the change, when there is one. */
 void encode_issue_change(struct jw *w, const struct issue *i, const struct issue_comment *comment);

@@ -4,7 +4,6 @@
 static void issue_members(struct jw *w, const struct issue *i)
 {
         encode_members(w, &issue_table, i);
-        jw_knull(w, "projectWorkspaceId");
         jw_knull(w, "goalId");
         jw_kraw(w, "labels", "[]");
         jw_kraw(w, "labelIds", "[]");
@@ -86,7 +85,11 @@ void encode_issue_detail(struct jw *w, const struct issue_detail *d)
         summaries(w, "blockedBy", &d->blocked_by, true);
         summaries(w, "blocks", &d->blocks, true);
         jw_kraw(w, "relatedWork", "{\"outbound\":[],\"inbound\":[]}");
-        encode_row_or_null(w, "project", &project_table, d->project.id ? &d->project : NULL);
+        jw_key(w, "project");
+        if (d->project.id)
+                encode_project(w, &d->project, d->project_workspaces, d->n_project_workspaces);
+        else
+                jw_null(w);
         jw_knull(w, "goal");
         workspace_or_null(w, &d->workspace);
         jw_kraw(w, "workProducts", "[]");

@@ -16,9 +16,10 @@ static const struct route *const tables[] = {
         routes_executions,   routes_instance,      routes_issues,
         routes_leases,       routes_live,          routes_openapi,
         routes_overview,     routes_plugin_bridge, routes_plugins,
-        routes_run_log,      routes_runs,          routes_salvages,
-        routes_secrets,      routes_snapshots,     routes_terminal,
-        routes_vaults,       routes_watch,         routes_workspaces,
+        routes_projects,     routes_run_log,       routes_runs,
+        routes_salvages,     routes_secrets,       routes_snapshots,
+        routes_terminal,     routes_vaults,        routes_watch,
+        routes_workspaces,
 };
 /* clang-format on */
 

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/duration.h"
 
-static const char *variable_text(struct cli *c, const json_t *variable)
+const char *cli_variable_text(struct cli *c, const json_t *variable)
 {
         CLEAN(cleanup_free) char *version = NULL;
 
@@ -66,7 +66,7 @@ static void print_agent(struct cli *c, const json_t *agent)
         fields_print(c, agent,
                      FIELDS({ "Last run", "lastHeartbeatAt", COLUMN_TIME, .optional = true }));
         json_object_foreach(json_get_object(config, "env"), name, variable)
-                out_label(name, COLUMN_TEXT, variable_text(c, variable));
+                out_label(name, COLUMN_TEXT, cli_variable_text(c, variable));
 }
 
 const struct cli_kind kind_agent = {
@@ -243,7 +243,7 @@ static int set_secret(struct cli *c, json_t *env, const char *text, struct err *
         return r;
 }
 
-static int set_variables(struct cli *c, const struct args *a, json_t *env, struct err *err)
+int cli_set_variables(struct cli *c, const struct args *a, json_t *env, struct err *err)
 {
         const char *text, *name, *value;
         int r = 0;
@@ -274,7 +274,7 @@ static int cmd_agent_create(struct cli *c, const struct args *a, struct err *err
         if (r >= 0)
                 r = set_agent_timer(c, a, NULL, body, err);
         if (r >= 0)
-                r = set_variables(c, a, env, err);
+                r = cli_set_variables(c, a, env, err);
         if (r >= 0)
                 r = cli_config(a, &config, err);
         if (r < 0)
@@ -295,11 +295,9 @@ static int cmd_agent_create(struct cli *c, const struct args *a, struct err *err
         return 0;
 }
 
-/* The variables as they are to be; NULL when none of the options is about them. */
-static int changed_env(struct cli *c, const struct args *a, const json_t *agent, json_t **ret,
-                       struct err *err)
+int cli_changed_env(struct cli *c, const struct args *a, const json_t *had, json_t **ret,
+                    struct err *err)
 {
-        const json_t *had = json_get_object(json_get_object(agent, "adapterConfig"), "env");
         const char *name;
         json_t *env;
         int r = 0;
@@ -312,7 +310,7 @@ static int changed_env(struct cli *c, const struct args *a, const json_t *agent,
                 if (json_object_del(env, name) < 0)
                         r = err_set(err, ERR_NOT_FOUND, "there is no variable '%s'", name);
         if (r >= 0)
-                r = set_variables(c, a, env, err);
+                r = cli_set_variables(c, a, env, err);
         *ret = env;
         return r;
 }
@@ -329,7 +327,9 @@ static int cmd_agent_update(struct cli *c, const struct args *a, struct err *err
         if (r >= 0)
                 r = set_agent_timer(c, a, agent, body, err);
         if (r >= 0)
-                r = changed_env(c, a, agent, &env, err);
+                r = cli_changed_env(c, a,
+                                    json_get_object(json_get_object(agent, "adapterConfig"), "env"),
+                                    &env, err);
         if (r >= 0)
                 r = cli_config(a, &config, err);
         if (r < 0)

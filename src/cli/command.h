@@ -144,6 +144,14 @@ int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_
 /* Merge `--config JSON` and each `-o key=value` into a new object; *ret is a new reference, NULL
  * when none was given. */
 int cli_config(const struct args *a, json_t **ret, struct err *err);
+/* cmd_agent.c: a variable of an agent or a project, as it is shown. */
+const char *cli_variable_text(struct cli *c, const json_t *variable);
+/* cmd_agent.c: put the variables that --env and --secret-env name into `env`. */
+int cli_set_variables(struct cli *c, const struct args *a, json_t *env, struct err *err);
+/* The same over those of `had`, without those that --unset names. *ret is NULL when none of the
+ * options is about variables. */
+int cli_changed_env(struct cli *c, const struct args *a, const json_t *had, json_t **ret,
+                    struct err *err);
 /* Lease and environment references in answers. */
 const char *cli_text(const json_t *object, const char *key); /* "" when absent */
 /* Whether `text` is one of the NULL-terminated words; ERR_USAGE with the list otherwise. */

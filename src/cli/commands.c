@@ -64,7 +64,7 @@ const struct cli_command cli_commands[] = {
           .sub = runs_commands },
         { "issue", "", "List, create, change and check out issues", "berth issue list",
           .notes = "ISSUE is an identifier, as ACM-1, or an id.", .sub = issue_commands },
-        { "project", "", "List, create and show projects", "berth project list",
+        { "project", "", "List, create, change and delete projects", "berth project list",
           .sub = project_commands },
         { "key", "", "Create, list and revoke API keys", "berth key list", .sub = key_commands },
         { "plugin", "", "Install, look after and test plugins that provide sandboxes",

@@ -8,6 +8,7 @@ static const struct column columns[] = {
         TEXT(struct issue, id, "id", FIXED),
         TEXT(struct issue, company_id, "companyId", FIXED),
         TEXT(struct issue, project_id, "projectId"),
+        TEXT(struct issue, project_workspace_id, "projectWorkspaceId"),
         TEXT(struct issue, parent_id, "parentId"),
         TEXT(struct issue, title, "title"),
         TEXT(struct issue, description, "description"),

@@ -6,7 +6,7 @@
 #include "store/db.h"
 
 struct issue {
-        const char *id, *company_id, *project_id, *parent_id, *identifier;
+        const char *id, *company_id, *project_id, *project_workspace_id, *parent_id, *identifier;
         const char *title, *description, *status, *work_mode, *priority;
         const char *assignee_agent_id, *assignee_user_id;
         const char *checkout_run_id, *execution_run_id;

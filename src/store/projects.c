@@ -10,8 +10,15 @@ static const struct column columns[] = {
         TEXT(struct project, name, "name"),
         TEXT(struct project, description, "description"),
         TEXT(struct project, status, "status"),
+        TEXT(struct project, lead_agent_id, "leadAgentId"),
+        TEXT(struct project, target_date, "targetDate"),
+        TEXT(struct project, color, "color"),
+        TEXT(struct project, icon, "icon"),
         DOCUMENT(struct project, env, "env"),
+        TEXT(struct project, pause_reason, "pauseReason"),
+        TIME_OR_NULL(struct project, paused_at, "pausedAt"),
         DOCUMENT(struct project, execution_workspace_policy, "executionWorkspacePolicy"),
+        TIME_OR_NULL(struct project, archived_at, "archivedAt"),
         TIME(struct project, created_at, "createdAt", FIXED),
         TIME(struct project, updated_at, "updatedAt"),
 };
@@ -41,4 +48,26 @@ int projects_update(struct db *db, const struct project *p, struct err *err)
 {
         return row_exec(db, &project_table, "UPDATE projects SET * WHERE id = ?1", p,
                         DB_ARGS(DB_T(p->id)), err);
+}
+
+int projects_delete(struct db *db, const char *id, struct err *err)
+{
+        int r = db_exec(db,
+                        "UPDATE issues SET execution_workspace_id = NULL WHERE "
+                        "execution_workspace_id IN "
+                        "(SELECT id FROM execution_workspaces WHERE project_id = ?1)",
+                        DB_ARGS(DB_T(id)), err);
+
+        return r < 0 ? r
+                     : db_exec(db, "DELETE FROM projects WHERE id = ?1", DB_ARGS(DB_T(id)), err);
+}
+
+int projects_count_used(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM execution_workspaces w WHERE project_id = ?1 AND "
+                         "(EXISTS (SELECT 1 FROM environment_leases l WHERE "
+                         "l.execution_workspace_id = w.id AND l.status IN ('active', 'retained')) "
+                         "OR (provider_type = 'git_worktree' AND provider_ref IS NOT NULL))",
+                         DB_ARGS(DB_T(id)), ret, err);
 }

@@ -113,11 +113,28 @@ class WorkCliTest(BerthTest):
 
     def test_projects(self):
         self.assertEqual(self.run_ok("project", "list"), "no projects\n")
-        made = self.json("project", "create", "My Site", "--description", "d", "--environment", "Local")
+        made = self.json("project", "create", "My Site", "--description", "d", "--environment", "Local", "--directory",
+                         "/srv/site", "--repo", "https://example.org/site.git", "--env", "A=1")
         self.assertTrue(made["executionWorkspacePolicy"]["environmentId"])
+        self.assertEqual((made["primaryWorkspace"]["cwd"], made["env"]["A"]["value"]), ("/srv/site", "1"))
         for given in ("my-site", "My Site", made["id"]):
-            self.assertEqual(self.labels(self.run_ok("project", "show", given))["Name"], "My Site")
-        self.assertRegex(self.run_ok("project", "list"), rf"(?m)^{made['id']} +My Site +active ")
+            shown = self.labels(self.run_ok("project", "show", given))
+            self.assertEqual((shown["Name"], shown["Workspace"], shown["A"]), ("My Site", "site: /srv/site", "1"))
+        self.assertRegex(self.run_ok("project", "list"), rf"(?m)^{made['id']} +My Site +backlog ")
+        self.fails(2, "project", "update", "My Site", says="say what to change")
+        changed = self.json("project", "update", "my-site", "--status", "planned", "--mode", "isolated_workspace",
+                            "--unset", "A", "-e", "B=2")
+        self.assertEqual((changed["status"], changed["executionWorkspacePolicy"]["defaultMode"], list(changed["env"])),
+                         ("planned", "isolated_workspace", ["B"]))
+        self.assertEqual(changed["executionWorkspacePolicy"]["environmentId"],
+                         made["executionWorkspacePolicy"]["environmentId"])
+        self.run_ok("project", "workspace", "add", "My Site", "--directory", "/srv/docs")
+        self.run_ok("project", "workspace", "update", "My Site", "docs", "--primary", "--ref", "main")
+        self.assertRegex(self.run_ok("project", "workspace", "list", "My Site"), r"(?m)^\S+ +docs +true +/srv/docs .*main")
+        self.fails(5, "project", "workspace", "remove", "My Site", "x", says="there is no workspace 'x'")
+        self.assertEqual(self.run_ok("project", "workspace", "remove", "My Site", "docs"), "removed docs\n")
+        self.assertEqual(self.run_ok("project", "delete", "My Site", "--yes"), "deleted My Site\n")
+        self.assertEqual(self.run_ok("project", "list"), "no projects\n")
 
 
 if __name__ == "__main__":

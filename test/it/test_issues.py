@@ -246,7 +246,7 @@ class CheckoutTest(WorkTest):
         self.assert_error(self.try_checkout(hers, self.ada), 409, "Issue checkout conflict")
         blocked = self.issue(status="todo", blockedByIssueIds=[issue["id"]])
         self.assert_error(self.try_checkout(blocked, self.ada), 422, "Issue is blocked by unresolved blockers")
-        project = self.ok("POST", self.projects, {"name": "p", "status": "paused"}, status=201)
+        project = self.ok("POST", self.projects, {"name": "p", "pausedAt": "2026-01-01T00:00:00.000Z"}, status=201)
         resting = self.issue(status="todo", projectId=project["id"])
         self.assert_error(self.try_checkout(resting, self.ada), 409, "Project is paused")
         for each in (issue, hers, blocked, resting):
@@ -537,7 +537,7 @@ class SelectionTest(WorkTest):
         self.assert_error(self.as_agent(ada, "POST", self.issues, {"title": "t", **settings}), 403, refused)
         issue = self.issue(**settings)
         path = f"/api/issues/{issue['id']}"
-        self.agent_ok(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": box, "mode": "x"}})
+        self.agent_ok(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": box, "mode": "operator_branch"}})
         local = next(e for e in self.ok("GET", f"/api/companies/{self.acme['id']}/environments") if e["driver"] == "local")
         refused = ("Agent keys choose isolated environments only (executionWorkspaceSettings.environmentId). Name one, "
                    "or ask the board")
@@ -545,7 +545,7 @@ class SelectionTest(WorkTest):
             self.assert_error(self.as_agent(who, "PATCH", path, {
                 "executionWorkspaceSettings": {"environmentId": local["id"]}}), 403, refused)
         # Nor by leaving it out: then it would be the agent's own, or this machine.
-        for less in (None, {"environmentId": None}, {"mode": "x"}):
+        for less in (None, {"environmentId": None}, {"mode": "inherit"}):
             self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": less}), 403, refused)
         second = self.sandbox(name="second")["id"]
         self.agent_ok(keeper, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": second}})

@@ -70,6 +70,26 @@ class EnvironmentCommands(CliTest):
         self.pc_fails("workspace", "runtime-service", MISSING, "start", says="API error 404: ")
 
 
+class ProjectCommands(CliTest):
+    def test_the_life_of_a_project(self):
+        made = self.pc("project", "create", "-C", self.c, "--name", "Site", "--color", "#123456",
+                       "--execution-workspace-policy-json", json.dumps({"enabled": True, "defaultMode": "shared_workspace"}))
+        self.assertEqual((made["status"], made["workspaces"], made["codebase"]["origin"]), ("backlog", [], "local_folder"))
+        self.assertEqual(self.pc("project", "get", "site", "-C", self.c)["id"], made["id"])
+        changed = self.pc("project", "update", made["id"], "--status", "in_progress", "--env-json", '{"A": "b"}',
+                          "--archived-at", "2026-01-01T00:00:00.000Z")
+        self.assertEqual((changed["status"], changed["env"]["A"]["value"], changed["archivedAt"]),
+                         ("in_progress", "b", "2026-01-01T00:00:00.000Z"))
+        first = self.pc("project-workspace", "create", made["id"], {"cwd": "/srv/site", "repoUrl": "https://example.org/x.git"})
+        self.assertTrue(first["isPrimary"])
+        one = self.pc("project-workspace", "update", made["id"], first["id"], {"name": "main", "setupCommand": "make"})
+        self.assertEqual([one], self.pc("project-workspace", "list", made["id"]))
+        self.pc_fails("project-workspace", "runtime-service", made["id"], first["id"], "start", says="API error 422: ")
+        self.assertEqual(self.pc("project-workspace", "delete", made["id"], first["id"])["id"], first["id"])
+        self.assertEqual(self.pc("project", "delete", "site", "-C", self.c, "--yes")["id"], made["id"])
+        self.assertEqual(self.pc("project", "list", "-C", self.c), [])
+
+
 class AgentCommands(CliTest):
     def test_the_life_of_an_agent(self):
         ada = self.pc("agent", "create", "-C", self.c, {"name": "Ada", "adapterType": "process",

@@ -10,16 +10,16 @@ class ProjectTest(WorkTest):
         return self.ok("POST", self.projects, {"name": name, **body}, status=status)
 
     def test_life(self):
-        made = self.project("My Site", description="d", executionWorkspacePolicy={"enabled": True, "defaultMode": "x"})
+        made = self.project("My Site", description="d", executionWorkspacePolicy={"enabled": True, "defaultMode": "operator_branch"})
         self.assertEqual((made["urlKey"], made["status"], made["description"], made["executionWorkspacePolicy"]),
-                         ("my-site", "active", "d", {"enabled": True, "defaultMode": "x"}))
+                         ("my-site", "backlog", "d", {"enabled": True, "defaultMode": "operator_branch"}))
         self.assertEqual(self.ok("GET", self.projects), [made])
         self.assertEqual(self.ok("GET", f"/api/projects/{made['id']}"), made)
         slug = f"/api/projects/my-site?companyId={self.acme['id']}"
         self.assertEqual(self.ok("GET", slug), made)
-        changed = self.ok("PATCH", slug, {"name": "New", "status": "paused", "executionWorkspacePolicy": None})
+        changed = self.ok("PATCH", slug, {"name": "New", "status": "in_progress", "executionWorkspacePolicy": None})
         self.assertEqual((changed["urlKey"], changed["status"], changed["executionWorkspacePolicy"]),
-                         ("new", "paused", None))
+                         ("new", "in_progress", None))
         self.assertEqual(self.actions(entityType="project"), ["project.updated", "project.created"])
         self.project("New")
         self.assert_error(self.req("GET", f"/api/projects/new?companyId={self.acme['id']}"), 409,
@@ -29,8 +29,83 @@ class ProjectTest(WorkTest):
         self.assertEqual(self.ok("GET", f"/api/companies/{self.acme['id']}/goals"), [])
         self.assert_error(self.req("GET", f"/api/companies/{MISSING}/goals"), 404, "Company not found")
 
+    def test_every_status_and_time(self):
+        made = self.project(color="#123456", targetDate="2027-01-01", goalIds=[], leadAgentId=self.agent(self.acme)["id"])
+        path = f"/api/projects/{made['id']}"
+        self.assertEqual((made["goalIds"], made["goals"], made["workspaces"], made["primaryWorkspace"]), ([], [], [], None))
+        for status in ("planned", "in_progress", "completed", "cancelled", "backlog"):
+            self.assertEqual(self.ok("PATCH", path, {"status": status})["status"], status)
+        at = "2026-01-01T00:00:00.000Z"
+        put = self.ok("PATCH", path, {"archivedAt": at, "pausedAt": at, "color": None, "leadAgentId": None})
+        self.assertEqual((put["archivedAt"], put["pausedAt"], put["pauseReason"], put["color"], put["leadAgentId"]),
+                         (at, at, "manual", None, None))
+        self.assertIsNone(self.ok("PATCH", path, {"pausedAt": None})["pauseReason"])
+        self.assert_error(self.req("PATCH", path, {"leadAgentId": MISSING}), 422, "Lead agent must belong to same company")
+
+    def test_deleting(self):
+        secret = self.ok("POST", f"/api/companies/{self.acme['id']}/secrets", {"name": "k", "value": "v"}, status=201)
+        made = self.project(env={"A": {"type": "secret_ref", "secretId": secret["id"]}}, workspace={"cwd": "/srv/x"})
+        path, issue = f"/api/projects/{made['id']}", self.issue(projectId=made["id"])
+        self.assert_error(self.as_agent(self.agent(self.acme), "DELETE", path), 403, "Board access required")
+        self.edit("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, last_used_at, "
+                  "opened_at, created_at, updated_at) VALUES (?, ?, ?, 'shared_workspace', 'project_primary', 'w', 1, 1, 1, 1)",
+                  (MISSING, self.acme["id"], made["id"]))
+        self.edit("UPDATE issues SET execution_workspace_id = ?", (MISSING,))
+        local = next(e for e in self.ok("GET", f"/api/companies/{self.acme['id']}/environments") if e["driver"] == "local")
+        lease = self.acquire(local, executionWorkspaceId=MISSING)
+        self.assert_error(self.req("DELETE", path), 409, contains="1 execution workspace(s) of the project are in use")
+        self.release(lease)
+        self.assertEqual(self.ok("DELETE", path)["id"], made["id"])
+        self.assert_error(self.req("GET", path), 404, "Project not found")
+        self.assertEqual((self.row(issue)["projectId"], self.row(issue)["executionWorkspaceId"]), (None, None))
+        self.assertEqual(self.ok("GET", f"/api/secrets/{secret['id']}/usage")["bindings"], [])
+        self.assertEqual(self.actions(entityType="project")[0], "project.deleted")
+
+    def test_workspaces(self):
+        made = self.project(workspace={"cwd": "/srv/site", "repoUrl": "https://example.org/a/site.git", "repoRef": "main",
+                                       "setupCommand": "make deps", "cleanupCommand": "make clean"})
+        first, path = made["primaryWorkspace"], f"/api/projects/{made['id']}/workspaces"
+        self.assertEqual((first["name"], first["isPrimary"], first["sourceType"], first["setupCommand"],
+                          first["cleanupCommand"], first["runtimeServices"]),
+                         ("site", True, "local_path", "make deps", "make clean", []))
+        self.assertEqual(made["workspaces"], [first])
+        self.assertEqual({k: made["codebase"][k] for k in ("workspaceId", "repoName", "localFolder", "origin")},
+                         {"workspaceId": first["id"], "repoName": "site", "localFolder": "/srv/site", "origin": "local_folder"})
+        second = self.ok("POST", path, {"repoUrl": "https://example.org/docs.git", "sourceType": "git_repo"}, status=201)
+        self.assertEqual((second["name"], second["isPrimary"]), ("docs", False))
+        taken = self.ok("PATCH", f"{path}/{second['id']}", {"isPrimary": True, "defaultRef": "dev"})
+        self.assertEqual((taken["isPrimary"], taken["defaultRef"]), (True, "dev"))
+        self.assertEqual([(w["id"], w["isPrimary"]) for w in self.ok("GET", path)], [(second["id"], True), (first["id"], False)])
+        issue = self.issue(projectId=made["id"], projectWorkspaceId=second["id"])
+        self.assertEqual(issue["projectWorkspaceId"], second["id"])
+        self.assertEqual(self.ok("DELETE", f"{path}/{second['id']}")["id"], second["id"])
+        self.assertIsNone(self.row(issue)["projectWorkspaceId"])
+        self.assertEqual([w["isPrimary"] for w in self.row(issue)["project"]["workspaces"]], [True])
+        self.assert_error(self.req("PATCH", f"{path}/{second['id']}", {"name": "x"}), 404, "Project workspace not found")
+        other = self.project("Other", workspace={"cwd": "/srv/o"})["primaryWorkspace"]
+        self.assert_error(self.req("DELETE", f"{path}/{other['id']}"), 404, "Project workspace not found")
+        self.assert_error(self.req("POST", self.issues, {"title": "x", "projectId": made["id"], "projectWorkspaceId": other["id"]}),
+                          422, "Project workspace must belong to the selected project")
+        for body, status in (({}, 422), ({"cwd": "srv"}, 422), ({"cwd": ""}, 400), ({"sourceType": "x"}, 400),
+                             ({"sourceType": "remote_managed", "cwd": "/x"}, 422)):
+            self.assert_error(self.req("POST", path, body), status)
+            self.assert_error(self.req("POST", self.projects, {"name": "no", "workspace": body}), status)
+        self.assertNotIn("no", [p["name"] for p in self.ok("GET", self.projects)])
+        for kind in ("runtime-services", "runtime-commands"):
+            self.assert_error(self.req("POST", f"{path}/{first['id']}/{kind}/start", {}), 422, contains="does not run services")
+        # A directory of the host and a command are nothing for an agent's key.
+        ada = self.agent(self.acme)
+        self.agent_ok(ada, "PATCH", f"{path}/{first['id']}", {"repoRef": "next"})
+        self.assert_error(self.as_agent(ada, "POST", path, {"cwd": "/root"}), 403,
+                          "Agent keys cannot choose directories of the host (workspace.cwd).")
+        self.assert_error(self.as_agent(ada, "PATCH", f"{path}/{first['id']}", {"setupCommand": "x"}), 403,
+                          "Agent keys cannot modify host-executed workspace commands (workspace.setupCommand).")
+
     def test_what_is_refused(self):
-        for body in ({}, {"name": ""}, {"name": "x", "status": "y"}, {"name": "x", "env": []},
+        for body in ({}, {"name": ""}, {"name": "x", "status": "y"}, {"name": "x", "status": "active"}, {"name": "x", "env": []},
+                     {"name": "x", "executionWorkspacePolicy": {"enabled": True, "defaultMode": "x"}},
+                     {"name": "x", "executionWorkspacePolicy": {"enabled": True, "workspaceStrategy": {"type": "x"}}},
+                     {"name": "x", "goalIds": [MISSING]},
                      {"name": "x", "executionWorkspacePolicy": {"enabled": True, "unknown": 1}},
                      {"name": "x", "executionWorkspacePolicy": {}}):
             with self.subTest(body=body):

@@ -21,6 +21,7 @@
 #include "store/leases.h"
 #include "store/places.h"
 #include "store/plugins.h"
+#include "store/project_workspaces.h"
 #include "store/projects.h"
 #include "store/row.h"
 #include "store/run_commands.h"
@@ -64,6 +65,7 @@ static const struct row_type *const described[] = {
         &plugin_install_table,
         &plugin_table,
         &project_table,
+        &project_workspace_table,
         &run_command_table,
         &run_decision_table,
         &run_event_table,

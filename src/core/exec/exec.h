@@ -88,6 +88,7 @@ struct exec_request {
         int64_t timeout_ms;          /* 0: none */
         const char *idempotency_key; /* NULL: none */
         const char *agent_id;        /* runs for this agent; NULL: none. See exec_agent.h */
+        const char *project_id;      /* with an agent: its work is of this project; NULL: of none */
 
         bool is_single;         /* a runner takes it to its end: no terminal, all input at once */
         const char *const *env; /* NULL-terminated NAME=value, complete */
@@ -100,6 +101,7 @@ struct exec_request {
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
         const struct exec_remote *remote; /* NULL: by the box */
         const char *agent_config;         /* adapterConfig of the agent; set by exec_start() */
+        const char *project_env;          /* env of the project; NULL: none. Set by exec_start() */
 };
 
 /* What is known of an execution now. */

@@ -4,11 +4,13 @@
 #include "core/access/run_policy.h"
 #include "core/exec/exec_request.h"
 #include "core/secrets/agent_env.h"
+#include "store/projects.h"
 
 int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
                     struct exec_request *req, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
+        struct project project;
         struct agent agent;
         int r;
 
@@ -26,35 +28,55 @@ int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record
         if (r < 0)
                 return r;
         req->agent_config = agent.adapter_config;
+        if (!req->project_id)
+                return 0;
+        r = projects_get(db, req->project_id, op->arena, &project, err);
+        if (r >= 0 && streq(project.company_id, agent.company_id))
+                req->project_env = project.env;
+        if (r != ERR_NOT_FOUND) /* it was deleted meanwhile */
+                return r;
+        err_clear(err);
         return 0;
 }
 
 /* Resolving */
 
-/* Those that the request does not set itself; a new reference. */
-static int read_variables(const struct exec_request *req, json_t **ret, struct err *err)
+/* Whose variables they are, in the order in which they win. */
+enum { OF_AGENT, OF_PROJECT, N_OWNERS };
+
+static void drop_names(json_t *env, const json_t *names)
 {
-        json_t *config = NULL, *env;
         const char *name;
         json_t *value;
+
+        json_object_foreach((json_t *)names, name, value) json_object_del(env, name);
+}
+
+/* Those that nothing wins over; new references. */
+static int read_variables(const struct exec_request *req, json_t *ret[N_OWNERS], struct err *err)
+{
+        json_t *config = NULL, *env;
         int r = json_parse(req->agent_config, strlen(req->agent_config), &config, err);
 
         if (r < 0)
                 return r;
         env = json_get_object(config, "env");
-        env = env ? json_incref(env) : json_object();
+        ret[OF_AGENT] = env ? json_incref(env) : json_object();
         json_decref(config);
-        json_object_foreach((json_t *)req->own_env, name, value) json_object_del(env, name);
-        *ret = env;
-        return 0;
+        if (req->project_env)
+                r = json_parse(req->project_env, strlen(req->project_env), &ret[OF_PROJECT], err);
+        drop_names(ret[OF_PROJECT], req->own_env);
+        drop_names(ret[OF_PROJECT], ret[OF_AGENT]);
+        drop_names(ret[OF_AGENT], req->own_env);
+        return MIN(r, 0);
 }
 
 static struct secret_use describe_use(const struct op *op, const struct lease_record *record,
-                                      const struct exec_request *req)
+                                      const struct exec_request *req, int owner)
 {
         return (struct secret_use){
-                .consumer_type = "agent",
-                .consumer_id = req->agent_id,
+                .consumer_type = owner == OF_PROJECT ? "project" : "agent",
+                .consumer_id = owner == OF_PROJECT ? req->project_id : req->agent_id,
                 .config_path = AGENT_ENV_PREFIX,
                 /* The caller: the agent's own run, or a board user who runs something for it. */
                 .actor_type = op->actor->type == ACTOR_AGENT ? "agent" : "user",
@@ -119,14 +141,16 @@ static void add_env(struct exec_variables *v, const char *const *base)
 static void add_redact(struct exec_variables *v, const struct secret_env *resolved,
                        const char *const *base)
 {
-        size_t n = 0;
+        size_t n = 0, at = 0;
 
         v->redact = xcalloc(list_len(base) + v->n_texts + 1, sizeof(*v->redact));
         for (; base && *base; base++)
                 v->redact[n++] = *base;
-        for (size_t i = 0; i < v->n_texts; i++)
-                if (resolved->vars[i].is_secret && resolved->vars[i].value.len > 0)
-                        v->redact[n++] = v->texts[i].data + strlen(resolved->vars[i].name) + 1;
+        for (int o = 0; o < N_OWNERS; o++)
+                for (size_t i = 0; i < resolved[o].n_vars; i++, at++)
+                        if (resolved[o].vars[i].is_secret && resolved[o].vars[i].value.len > 0)
+                                v->redact[n++] =
+                                        v->texts[at].data + strlen(resolved[o].vars[i].name) + 1;
 }
 
 static int build(const struct secret_env *resolved, const struct exec_request *req,
@@ -135,9 +159,11 @@ static int build(const struct secret_env *resolved, const struct exec_request *r
         struct exec_request full = *req;
         int r = 0;
 
-        v->texts = xcalloc(resolved->n_vars + 1, sizeof(*v->texts));
-        for (size_t i = 0; r >= 0 && i < resolved->n_vars; i++)
-                r = make_text(v, &resolved->vars[i], err);
+        v->texts = xcalloc(resolved[OF_AGENT].n_vars + resolved[OF_PROJECT].n_vars + 1,
+                           sizeof(*v->texts));
+        for (int o = 0; o < N_OWNERS; o++)
+                for (size_t i = 0; r >= 0 && i < resolved[o].n_vars; i++)
+                        r = make_text(v, &resolved[o].vars[i], err);
         if (r < 0)
                 return r;
         add_env(v, req->env);
@@ -149,17 +175,22 @@ static int build(const struct secret_env *resolved, const struct exec_request *r
 int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_record *record,
                        const struct exec_request *req, struct exec_variables *ret, struct err *err)
 {
-        struct secret_use use = describe_use(op, record, req);
-        struct secret_env resolved = { 0 };
-        json_t *env = NULL;
-        int r = read_variables(req, &env, err);
+        struct secret_env resolved[N_OWNERS] = { 0 };
+        json_t *env[N_OWNERS] = { 0 };
+        int r = read_variables(req, env, err);
 
+        for (int o = 0; r >= 0 && o < N_OWNERS; o++) {
+                struct secret_use use = describe_use(op, record, req, o);
+
+                r = secret_resolve_env(op, rt, record->lease.company_id, env[o], &use, &resolved[o],
+                                       err);
+        }
         if (r >= 0)
-                r = secret_resolve_env(op, rt, record->lease.company_id, env, &use, &resolved, err);
-        if (r >= 0)
-                r = build(&resolved, req, ret, err);
-        secret_env_done(&resolved);
-        json_decref(env);
+                r = build(resolved, req, ret, err);
+        for (int o = 0; o < N_OWNERS; o++) {
+                secret_env_done(&resolved[o]);
+                json_decref(env[o]);
+        }
         return r;
 }
 

@@ -1,14 +1,15 @@
-/* The variables of an agent for a command that is run for it.
+/* The variables of an agent, and of the project that it works for, for a command that is run for
+ * it.
  *
  *     exec_agent_find()      with the request: which agent, and what its variables are
  *     exec_agent_resolve()   when the execution is recorded and before anything is started
  *     exec_variables_done()  once they are in the message for the box, which is wiped when it is
  *                            sent
  *
- * Variables that the request sets itself win, and the agent's of the same name are not resolved;
- * the agent's variables win over those of the environment. Values stay in pages of their own
- * throughout (secret/value.h); exec_request.redact names them, so that the code that spools the
- * output replaces them.
+ * Variables that the request sets itself win, then the agent's, then the project's; one that does
+ * not count is not resolved. All of them win over those of the environment. Values stay in pages of
+ * their own throughout (secret/value.h); exec_request.redact names them, so that the code that
+ * spools the output replaces them.
  *
  * Operation threads. */
 #ifndef BERTH_CORE_EXEC_AGENT_H
@@ -25,7 +26,8 @@ struct exec_variables {
 };
 
 /* ERR_NOT_FOUND or ERR_UNPROCESSABLE when the request's agent is not of the lease's company,
- * ERR_CONFLICT when it may not work. Sets req->agent_config. Does nothing without an agent. */
+ * ERR_CONFLICT when it may not work. Sets req->agent_config and req->project_env. Does nothing
+ * without an agent. */
 int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
                     struct exec_request *req, struct err *err);
 /* All of them, or an error that names the variable and the secret. */

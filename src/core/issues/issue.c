@@ -43,12 +43,25 @@ static void check_blocker_ids(struct check *c, const struct body_member *m, void
 static void check_settings(struct check *c, const struct body_member *m, void *into,
                            struct arena *arena UNUSED)
 {
-        static const char *const known[] = { "mode", "environmentId", "workspaceStrategy",
-                                             "workspaceRuntime", NULL };
+        static const char *const known[] = { "mode",
+                                             "sharedWorkspaceConcurrency",
+                                             "environmentId",
+                                             "workspaceStrategy",
+                                             "workspaceRuntime",
+                                             NULL };
+        static const char *const modes[] = { "inherit",
+                                             "shared_workspace",
+                                             "isolated_workspace",
+                                             "operator_branch",
+                                             "reuse_existing",
+                                             "agent_default",
+                                             NULL };
+        static const char *const side_by_side[] = { "auto", "serialize", "allow", NULL };
         struct check n;
 
         check_nested(&n, c, m->name, ((struct issue_patch *)into)->settings);
-        (void)check_string(&n, "mode", CHECK_NULLABLE, 1, 0);
+        (void)check_enum(&n, "mode", CHECK_NULLABLE, modes);
+        (void)check_enum(&n, "sharedWorkspaceConcurrency", CHECK_OPTIONAL, side_by_side);
         (void)check_uuid(&n, "environmentId", CHECK_NULLABLE);
         (void)check_record(&n, "workspaceStrategy", CHECK_NULLABLE);
         (void)check_record(&n, "workspaceRuntime", CHECK_NULLABLE);
@@ -78,6 +91,7 @@ static const struct body_member members[] = {
         BODY_UUID(P, row.assignee_agent_id, "assigneeAgentId", .flags = CHECK_NULLABLE),
         BODY_TEXT(P, row.assignee_user_id, "assigneeUserId", .flags = CHECK_NULLABLE),
         BODY_UUID(P, row.project_id, "projectId", .flags = CHECK_NULLABLE),
+        BODY_UUID(P, row.project_workspace_id, "projectWorkspaceId", .flags = CHECK_NULLABLE),
         BODY_UUID(P, row.parent_id, "parentId", .flags = CHECK_NULLABLE),
         BODY_TEXT(P, row.billing_code, "billingCode", .flags = CHECK_NULLABLE),
         BODY_NUMBER(P, row.request_depth, "requestDepth", .max = INT32_MAX),
@@ -105,6 +119,9 @@ static int issue_put_patch(const struct op *op, const struct issue_patch *p, str
 
         if (r < 0)
                 return r;
+        if (body_has(&issue_body, &p->body, "projectId") &&
+            !issue_same(p->row.project_id, i->project_id))
+                i->project_workspace_id = NULL; /* it was one of the other project */
         body_apply(&issue_body, &p->body, p, i, sizeof(*i));
         if (body_has(&issue_body, &p->body, "executionWorkspaceSettings"))
                 i->execution_workspace_settings =
@@ -344,6 +361,10 @@ int issue_get(struct op *op, struct runtime *rt, const char *reference, const ch
                 r = issue_blockers_list(db, i->id, true, a, issue_collect, &d->blocks, err);
         if (r >= 0 && i->project_id)
                 r = projects_get(db, i->project_id, a, &d->project, err);
+        if (r >= 0 && i->project_id) {
+                r = project_workspaces_of(db, i->project_id, a, &d->project_workspaces, err);
+                d->n_project_workspaces = (size_t)MAX(r, 0);
+        }
         if (r >= 0 && i->execution_workspace_id) {
                 r = execution_workspaces_get(db, i->execution_workspace_id, a, &d->workspace, err);
                 if (r == ERR_NOT_FOUND) {

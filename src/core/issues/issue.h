@@ -18,6 +18,7 @@
 #include "store/issue_comments.h"
 #include "store/issue_documents.h"
 #include "store/issues.h"
+#include "store/project_workspaces.h"
 #include "store/projects.h"
 #include "store/runs.h"
 
@@ -28,6 +29,8 @@ struct issue_detail {
         struct execution_workspace workspace; /* id NULL: none */
         struct issue_rows ancestors, blocked_by, blocks;
         struct project project; /* id NULL: none */
+        struct project_workspace *project_workspaces;
+        size_t n_project_workspaces;
         struct issue_document *documents;
         size_t n_documents;
         int64_t n_comments;

@@ -114,7 +114,7 @@ static int issue_take(struct db *db, void *arg, struct err *err)
         }
         if (r >= 0 && q->issue->project_id) {
                 r = projects_get(db, q->issue->project_id, q->op->arena, &project, err);
-                if (r >= 0 && streq(project.status, "paused"))
+                if (r >= 0 && project.paused_at)
                         r = err_set(err, ERR_CONFLICT, "Project is paused");
         }
         if (r < 0 || is_taken_already(q))

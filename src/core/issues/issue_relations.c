@@ -18,6 +18,21 @@ static int check_project(struct db *db, const struct op *op, const struct issue 
         return r;
 }
 
+static int check_project_workspace(struct db *db, const struct op *op, const struct issue *i,
+                                   struct err *err)
+{
+        struct project_workspace w;
+        int r = i->project_workspace_id
+                        ? project_workspaces_get(db, i->project_workspace_id, op->arena, &w, err)
+                        : 0;
+
+        if (r == ERR_NOT_FOUND ||
+            (r >= 0 && i->project_workspace_id && !issue_same(w.project_id, i->project_id)))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Project workspace must belong to the selected project");
+        return r;
+}
+
 static int check_parent(struct db *db, const struct op *op, const struct issue *i, struct err *err)
 {
         struct issue_rows above = { .arena = op->arena };
@@ -181,6 +196,8 @@ int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op
 
         if (!before || !issue_same(before->project_id, i->project_id))
                 r = check_project(db, op, i, err);
+        if (r >= 0 && body_has(&issue_body, &patch->body, "projectWorkspaceId"))
+                r = check_project_workspace(db, op, i, err);
         if (r >= 0 && before)
                 r = check_moved(db, rt, op, before, i, err);
         if (r >= 0 && (!before || !issue_same(before->parent_id, i->parent_id)))

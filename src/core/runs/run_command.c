@@ -139,11 +139,33 @@ void run_input(struct run_task *t, const json_t *session)
         };
 }
 
+/* The variables of the run's project come under the agent's own. A project that is gone has none.
+ */
+static int take_project_env(struct run_task *t, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        json_t *own = json_get_object(t->config, "env"), *env;
+        struct project project;
+        int r = store_read_begin(t->op, t->rt->store, &db, err);
+
+        if (r >= 0)
+                r = run_find_project(db, t, &project, err);
+        if (r <= 0)
+                return r;
+        t->project_id = project.id;
+        env = json_deep_copy(run_parse(t->op->arena, project.env));
+        json_object_update(env, own);
+        json_object_set_new(t->config, "env", env);
+        return 0;
+}
+
 int run_build(struct run_task *t, bool fresh, struct err *err)
 {
         const json_t *session;
         int r = find_session(t, fresh, &session, err);
 
+        if (r >= 0)
+                r = take_project_env(t, err);
         if (r >= 0)
                 r = run_check_place(t, &t->record.env, err);
         if (r < 0)
@@ -390,6 +412,7 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
                 .timeout_ms = MAX(c->timeout_ms, 0),
                 .idempotency_key = key,
                 .agent_id = t->agent.id,
+                .project_id = t->project_id,
         };
         const struct kind *kind;
         int r;

@@ -70,9 +70,10 @@ struct run_task {
         struct run run;
         struct agent agent;
         const char *company_name;
-        json_t *config;  /* adapterConfig */
+        json_t *config;  /* adapterConfig; run_build() puts the project's variables under its own */
         json_t *context; /* contextSnapshot; written with the next step */
         struct run_choice choice;
+        const char *project_id; /* whose variables the command gets; NULL: none */
         struct lease_record record;
         const struct kind *kind;
         const char *local_cwd; /* directory on this machine; NULL: none */
@@ -155,6 +156,9 @@ int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct er
 /* Whether the run's adapter starts a process, which needs a place. */
 bool run_needs_place(const struct run_task *t);
 int run_select(struct run_task *t, struct err *err);
+/* The project that the run works for: of its issue, else of its context. 1, or 0: none, or it is
+ * gone. */
+int run_find_project(struct db *db, struct run_task *t, struct project *ret, struct err *err);
 
 /* The lane (rt/pool.h) of the run's work: the lane for runs in its environment, or in the
  * environment that would be chosen now; for a request, the lane of its agent. Runs and API calls

@@ -26,36 +26,53 @@ static const char *id_in(struct run_task *t, const char *document)
                         : NULL;
 }
 
+/* 1, or 0 when it is gone or of another company. */
+static int find_issue(struct db *db, struct run_task *t, struct issue *ret, struct err *err)
+{
+        int r = t->run.issue_id ? issues_get(db, t->run.issue_id, t->op->arena, ret, err)
+                                : ERR_NOT_FOUND;
+
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        return r == ERR_NOT_FOUND ? 0 : r < 0 ? r : streq(ret->company_id, t->run.company_id);
+}
+
+int run_find_project(struct db *db, struct run_task *t, struct project *ret, struct err *err)
+{
+        struct issue issue;
+        int r = find_issue(db, t, &issue, err);
+        const char *id = r > 0 ? issue.project_id : json_get_string(t->context, "projectId");
+
+        if (r < 0 || !id)
+                return MIN(r, 0);
+        r = projects_get(db, id, t->op->arena, ret, err);
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        return r == ERR_NOT_FOUND ? 0 : r < 0 ? r : streq(ret->company_id, t->run.company_id);
+}
+
 /* Load the run's issue, project and workspace; objects that are gone by now count as absent. */
 static int load_work(struct db *db, struct run_task *t, struct err *err)
 {
         struct run_choice *c = &t->choice;
-        const char *project;
-        int r = 0;
+        int r = find_issue(db, t, &c->issue, err);
 
-        if (t->run.issue_id) {
-                r = issues_get(db, t->run.issue_id, t->op->arena, &c->issue, err);
-                if (r == ERR_NOT_FOUND ||
-                    (r >= 0 && !streq(c->issue.company_id, t->run.company_id)))
-                        c->issue = (struct issue){ 0 };
-        }
-        project = c->issue.id ? c->issue.project_id : json_get_string(t->context, "projectId");
-        if ((r >= 0 || r == ERR_NOT_FOUND) && project) {
-                r = projects_get(db, project, t->op->arena, &c->project, err);
-                if (r >= 0 && !streq(c->project.company_id, t->run.company_id))
-                        c->project = (struct project){ 0 };
-        }
-        if ((r >= 0 || r == ERR_NOT_FOUND) && c->issue.id && c->issue.execution_workspace_id) {
-                r = execution_workspaces_get(db, c->issue.execution_workspace_id, t->op->arena,
-                                             &c->workspace, err);
-                if (r >= 0 && (streq(c->workspace.status, "archived") ||
-                               !streq(c->workspace.company_id, t->run.company_id)))
-                        c->workspace = (struct execution_workspace){ 0 };
-        }
-        if (r != ERR_NOT_FOUND)
-                return r;
-        err_clear(err);
-        return 0;
+        if (r == 0)
+                c->issue = (struct issue){ 0 };
+        if (r >= 0)
+                r = run_find_project(db, t, &c->project, err);
+        if (r == 0)
+                c->project = (struct project){ 0 };
+        if (r < 0 || !c->issue.id || !c->issue.execution_workspace_id)
+                return MIN(r, 0);
+        r = execution_workspaces_get(db, c->issue.execution_workspace_id, t->op->arena,
+                                     &c->workspace, err);
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && (streq(c->workspace.status, "archived") ||
+                                              !streq(c->workspace.company_id, t->run.company_id))))
+                c->workspace = (struct execution_workspace){ 0 };
+        return r == ERR_NOT_FOUND ? 0 : MIN(r, 0);
 }
 
 static bool is_reused(const struct run_choice *c)

@@ -389,25 +389,29 @@ int execution_workspace_update(struct op *op, struct runtime *rt, const char *id
 
 /* Runtime services */
 
+int execution_workspace_refuse_services(const struct op *op, const char *action, struct err *err)
+{
+        static const char *const actions[] = { "start", "stop", "restart", "run", NULL };
+
+        if (op->actor->type == ACTOR_AGENT)
+                return err_set(err, ERR_FORBIDDEN,
+                               "Missing permission to manage workspace runtime services");
+        for (size_t i = 0; actions[i]; i++)
+                if (streq(actions[i], action))
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "Berth does not run services in workspaces. Run them as "
+                                       "commands of a lease.");
+        return err_set(err, ERR_NOT_FOUND, "Unknown runtime service action \"%s\"", action);
+}
+
 int execution_workspace_control(struct op *op, struct runtime *rt, const char *id,
                                 const char *action, struct err *err)
 {
-        static const char *const actions[] = { "start", "stop", "restart", "run", NULL };
         CLEAN(store_read_end) struct db *db = NULL;
         struct execution_workspace row;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
                 r = execution_workspace_load(db, op, id, true, &row, err);
-        if (r >= 0 && op->actor->type == ACTOR_AGENT)
-                r = err_set(err, ERR_FORBIDDEN,
-                            "Missing permission to manage workspace runtime services");
-        if (r < 0)
-                return r;
-        for (size_t i = 0; actions[i]; i++)
-                if (streq(actions[i], action))
-                        return err_set(err, ERR_UNPROCESSABLE,
-                                       "Berth does not run services in execution workspaces. Run "
-                                       "them as commands of a lease.");
-        return err_set(err, ERR_NOT_FOUND, "Unknown runtime service action \"%s\"", action);
+        return r < 0 ? r : execution_workspace_refuse_services(op, action, err);
 }

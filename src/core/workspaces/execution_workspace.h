@@ -38,6 +38,9 @@ int execution_workspace_operations(struct op *op, struct runtime *rt, const char
 int execution_workspace_control(struct op *op, struct runtime *rt, const char *id,
                                 const char *action, struct err *err);
 
+/* The same for a caller that was let in: also what the workspaces of projects answer. */
+int execution_workspace_refuse_services(const struct op *op, const char *action, struct err *err);
+
 /* The configuration of stored metadata, as readers see it; NULL when it has none. A new reference.
  */
 json_t *execution_workspace_config(const char *metadata);
