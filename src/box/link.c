@@ -9,6 +9,7 @@
 
 #define READ_SIZE   (256 * 1024)
 #define PENDING_MAX ((size_t)64 << 20)
+#define ANSWERS_MAX ((size_t)256 << 10)
 
 /* An execution on this link, from START or ATTACH to its end: FORGET, FAILED, or ERROR 4. */
 struct channel {
@@ -28,6 +29,7 @@ struct box_link {
         void *ctx;
         struct buf in, out;
         size_t out_sent;
+        size_t answers; /* bytes of answers in `out`, as long as it is not empty */
         uint64_t heard; /* bytes */
         enum peer_phase phase;
         unsigned pings;           /* that were not answered */
@@ -103,7 +105,7 @@ static void flush_link(struct box_link *l)
                         buf_wipe(&l->out);
                 l->sent_secrets = false;
                 buf_clear(&l->out);
-                l->out_sent = 0;
+                l->out_sent = l->answers = 0;
         } else if (l->out_sent > READ_SIZE) {
                 buf_consume(&l->out, l->out_sent);
                 l->out_sent = 0;
@@ -345,6 +347,7 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
         enum peer_phase over = CHANNEL_OVER;
         struct channel *c = is_control ? NULL : channel_find(l, h->channel);
         enum peer_phase *phase = is_control ? &l->phase : c ? &c->phase : &over;
+        size_t pending = box_link_pending(l);
         struct frame_in f;
         int r = peer_frame_fits(h, payload, err);
 
@@ -358,6 +361,11 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
                 return r;
         frame_in_init(&f, payload, h->len);
         r = act_on(l, h, c, &f, err);
+        /* A box that asks without end and takes no answer would fill our memory. */
+        if ((h->type == FRAME_PING || h->type == FRAME_OPEN) && box_link_pending(l) > pending)
+                l->answers += box_link_pending(l) - pending;
+        if (r >= 0 && l->answers > ANSWERS_MAX)
+                r = err_set(err, ERR_INVALID, "the box asks and does not take the answers");
         /* Looked up again: a callback may have used the link. */
         c = is_control ? NULL : channel_find(l, h->channel);
         if (c && c->phase == CHANNEL_OVER)

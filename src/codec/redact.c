@@ -76,8 +76,9 @@ static void add_lines(struct redactor *r, const char *text)
         }
 }
 
-/* The long texts of a JSON value, in pieces between characters that are escaped, which others escape
- * once more. No names of members, and no addresses, which tell no secret and are said often. */
+/* The long texts of a JSON value, in pieces between characters that are escaped, which others
+ * escape once more. No names of members, and no addresses, which tell no secret and are said often.
+ */
 static void add_texts(struct redactor *r, const char *at)
 {
         size_t n_max = r->n + REDACT_TEXTS_MAX;

@@ -277,6 +277,7 @@ class Relay:
         self.next = None  # a Break of the relay's own frames
         self.broken = self.heard = 0
         self.noise = None
+        self.credit = 1 << 40  # for what the daemon sends on a stream
         self.lock = threading.Lock()
 
     def __call__(self, near):
@@ -345,11 +346,11 @@ class Carrier:
             self.send(answer(channel, 0, int(want == ALIVE and box_id not in self.box.stopped)))
         elif kind == bp.OPEN:
             self.links[channel] = Link(self, channel, *struct.unpack(">16sQ", payload))
-            self.send(number(bp.ACCEPT, channel, 1 << 40))
+            self.send(number(bp.ACCEPT, channel, self.relay.credit))
         elif kind == bp.BYTES and channel in self.links:
             link = self.links[channel]
             link.got += len(payload) - 8
-            self.send(number(bp.WINDOW, channel, (1 << 40) + link.got))
+            self.send(number(bp.WINDOW, channel, self.relay.credit + link.got))
             link.feed(payload[8:])
 
 

@@ -5,6 +5,8 @@ fuzz_exec_box.c drives the same state machines deeper."""
 import contextlib
 import itertools
 import os
+import pathlib
+import re
 import signal
 import socket
 import struct
@@ -204,6 +206,23 @@ class ExecTest(HostileTest):
                           contains="does not keep to the protocol")
         self.honest()
         self.assertEqual(self.ended(exec_id)["status"], "exited")
+
+
+class TakingTest(HostileTest):
+    """A box that asks and asks, behind a relay that takes none of the answers: they do not fill the daemon's memory."""
+
+    def memory(self):
+        status = pathlib.Path(f"/proc/{self.daemon.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+    def test_pings(self):
+        def say(link, channel):
+            self.relay.credit = 1 << 40  # of the next link
+            return hb.number(bp.PING, 0, 7) * 1_000_000
+        before = self.memory()
+        self.relay.credit = 300
+        self.breach(Break(bp.LIST, say, after=True))
+        self.assertLess(self.memory() - before, 10 << 10)
 
 
 class SilenceTest(HostileTest):
