@@ -55,17 +55,11 @@ static void pooled_random(unsigned char out[16])
         memcpy(out, pool + left, 16);
 }
 
-struct uuid uuid_new(void)
+static struct uuid version_4(unsigned char b[16])
 {
-        unsigned char b[16];
         struct uuid u;
         char *p = u.s;
 
-        uint64_t ms = (uint64_t)(clock_wall_us() / US_PER_MS);
-
-        pooled_random(b);
-        for (int i = 0; i < 6; i++)
-                b[i] = (unsigned char)(ms >> (40 - 8 * i));
         b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
         b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
         for (int i = 0; i < 16; i++) {
@@ -76,6 +70,25 @@ struct uuid uuid_new(void)
         }
         *p = '\0';
         return u;
+}
+
+struct uuid uuid_new(void)
+{
+        uint64_t ms = (uint64_t)(clock_wall_us() / US_PER_MS);
+        unsigned char b[16];
+
+        pooled_random(b);
+        for (int i = 0; i < 6; i++)
+                b[i] = (unsigned char)(ms >> (40 - 8 * i));
+        return version_4(b);
+}
+
+struct uuid uuid_new_run(void)
+{
+        unsigned char b[16];
+
+        pooled_random(b);
+        return version_4(b);
 }
 
 bool uuid_parse(const char *text, struct uuid *ret)

@@ -17,6 +17,8 @@ struct uuid {
 
 /* Aborts when the kernel has no randomness to give. */
 struct uuid uuid_new(void);
+/* For a run: random from its first digit on, because providers name machines by the first eight. */
+struct uuid uuid_new_run(void);
 
 /* 8-4-4-4-12 hexadecimal digits, any version, any case; *ret is lower case. */
 bool uuid_parse(const char *text, struct uuid *ret);

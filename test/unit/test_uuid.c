@@ -20,6 +20,17 @@ static void test_new_ones_are_version_4_and_differ(void **state)
         }
 }
 
+/* Providers name machines by the first eight digits of a run's id. */
+static void test_runs_differ_at_once(void **state)
+{
+        struct uuid a = uuid_new_run(), b = uuid_new_run();
+
+        (void)state;
+        assert_int_equal(a.s[14], '4');
+        assert_non_null(strchr("89ab", a.s[19]));
+        assert_memory_not_equal(a.s, b.s, 8);
+}
+
 static void test_any_version_any_case(void **state)
 {
         struct uuid u;
@@ -70,6 +81,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_new_ones_are_version_4_and_differ),
+                cmocka_unit_test(test_runs_differ_at_once),
                 cmocka_unit_test(test_any_version_any_case),
                 cmocka_unit_test(test_what_is_refused),
                 cmocka_unit_test(test_random_hex),

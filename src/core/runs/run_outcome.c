@@ -276,7 +276,7 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
 {
         json_t *context = json_deep_copy(t->context);
         struct run again = {
-                .id = arena_strdup(t->op->arena, uuid_new().s),
+                .id = arena_strdup(t->op->arena, uuid_new_run().s),
                 .company_id = run->company_id,
                 .agent_id = run->agent_id,
                 .invocation_source = "automation",

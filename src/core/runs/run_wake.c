@@ -109,7 +109,7 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
         int r;
 
         *ret = (struct run){
-                .id = arena_strdup(w->op->arena, uuid_new().s),
+                .id = arena_strdup(w->op->arena, uuid_new_run().s),
                 .company_id = w->agent.company_id,
                 .agent_id = w->agent.id,
                 .invocation_source = w->req->source,
