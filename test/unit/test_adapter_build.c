@@ -221,7 +221,7 @@ static void test_http(void **state)
         fixture_done(&f);
 }
 
-/* remote-execution 8.48 */
+/* remote-execution 8.48, with the four hours of newer versions */
 static void test_timeouts(void **state)
 {
         static const struct {
@@ -229,12 +229,12 @@ static void test_timeouts(void **state)
                 int64_t ms;
                 const char *source;
         } all[] = {
-                { "sandbox", "{}", 1800000, "default" },
+                { "sandbox", "{}", 14400000, "default" },
                 { "ssh", "{}", 0, "default" },
                 { "sandbox", "{\"timeoutSec\":90.9}", 90000, "configured" },
                 { "ssh", "{\"timeoutSec\":90}", 90000, "configured" },
                 { "sandbox", "{\"timeoutSec\":-1}", 0, "configured" },
-                { "sandbox", "{\"timeoutSec\":\"x\"}", 1800000, "default" },
+                { "sandbox", "{\"timeoutSec\":\"x\"}", 14400000, "default" },
         };
 
         (void)state;
@@ -614,7 +614,7 @@ static void test_setup(void **state)
                 "'@anthropic-ai/claude-code'; else mkdir -p \"$HOME/.local\" && npm install -g "
                 "--prefix \"$HOME/.local\" '@anthropic-ai/claude-code'; fi\n}"));
         assert_string_equal(f.command.setup_error, "claude could not be installed in this sandbox");
-        assert_int_equal(f.command.setup_timeout_ms, 1800000);
+        assert_int_equal(f.command.setup_timeout_ms, 14400000);
         fixture_done(&f);
         fixture_init(&f, "claude_local", "sandbox", NULL);
         f.in.target.is_offline = true;

@@ -6,7 +6,7 @@
 
 #define ARGS_MAX           1024
 #define GRACE_DEFAULT_S    20
-#define SANDBOX_DEFAULT_S  1800
+#define SANDBOX_DEFAULT_S  (4 * 3600)
 #define SECONDS_MAX        (INT64_C(366) * 24 * 3600)
 #define INSTALL_DEFAULT_MS 300000
 #define RUNTIME_DIR        ".paperclip-runtime"
