@@ -54,6 +54,9 @@
 /* Links are made for operations that wait for them, so they need threads of their own. */
 #define LINKS_EACH 2
 #define LINKS_ALL  8
+/* So do the workers of plugins, for which links wait after a restart. */
+#define STARTS_EACH 1
+#define STARTS_ALL  16
 /* Jobs that end something have seats that no other job takes. */
 #define CLOSING_EACH 4
 #define CLOSING_ALL  16
@@ -222,6 +225,8 @@ static void limit_lanes(struct daemon *d)
                          (struct lane_limits){ REQUESTS_EACH, REQUESTS_ALL, c->op_queue });
         pool_limit_lanes(d->pool, LANE_LINKS,
                          (struct lane_limits){ LINKS_EACH, LINKS_ALL, c->op_queue });
+        pool_limit_lanes(d->pool, LANE_STARTS,
+                         (struct lane_limits){ STARTS_EACH, STARTS_ALL, c->op_queue });
         pool_limit_lanes(d->pool, LANE_CLOSING,
                          (struct lane_limits){ CLOSING_EACH, CLOSING_ALL, c->peer_queue });
 }

@@ -43,6 +43,7 @@ enum lane_kind {
         LANE_PEERS,    /* waits for a provider, a host, or a box */
         LANE_REQUESTS, /* waits for the answer of an agent that is an HTTP server */
         LANE_LINKS,    /* makes or mends the connections that jobs in LANE_PEERS wait for */
+        LANE_STARTS,   /* starts a plugin's worker, which jobs in LANE_LINKS wait for */
         LANE_CLOSING,  /* as LANE_PEERS, for jobs that end something: jobs that begin something do
                           not take it */
         LANE_KINDS,

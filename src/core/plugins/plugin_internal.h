@@ -50,7 +50,7 @@ struct plugin_registry {
         unsigned installs;
         struct plugin_operation *operations; /* newest first */
         struct plugin_log *logs;
-        struct plugin_starting *starting; /* to be activated by plugin_registry_start() */
+        struct plugin_starting *starting; /* until plugin_registry_start() has activated them */
 };
 
 /* Where the progress of an operation goes. */

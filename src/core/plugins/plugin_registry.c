@@ -149,9 +149,19 @@ static void starting_free(struct plugin_starting *s)
         free(s);
 }
 
+/* It is in the list only if it was to be activated at the start. */
 static void starting_done(struct pool_job *job)
 {
-        starting_free(container_of(job, struct plugin_starting, job));
+        struct plugin_starting *s = container_of(job, struct plugin_starting, job), **at;
+        struct plugin_registry *reg = s->reg;
+
+        pthread_mutex_lock(&reg->lock);
+        for (at = &reg->starting; *at && *at != s; at = &(*at)->next)
+                ;
+        if (*at)
+                *at = s->next;
+        pthread_mutex_unlock(&reg->lock);
+        starting_free(s);
 }
 
 /* The row should run and its worker will not be started again. */
@@ -538,15 +548,24 @@ static void start_run(struct pool_job *job, struct op *op)
 
 void plugin_registry_start(struct plugin_registry *reg)
 {
-        struct plugin_starting *s;
-
-        while ((s = reg->starting)) {
-                reg->starting = s->next;
+        for (struct plugin_starting *s = reg->starting, *next; s; s = next) {
+                next = s->next;
                 s->job = (struct pool_job){ .run = start_run, .done = starting_done };
-                pool_job_lane(&s->job, LANE_LINKS, lane_name(NULL, s->plugin_id));
+                pool_job_lane(&s->job, LANE_STARTS, lane_name(NULL, s->plugin_id));
                 if (pool_submit(reg->config.pool, &s->job, NULL) < 0)
-                        starting_free(s);
+                        starting_done(&s->job);
         }
+}
+
+bool plugin_registry_is_starting(struct plugin_registry *reg, const char *plugin_id)
+{
+        const struct plugin_starting *s;
+
+        pthread_mutex_lock(&reg->lock);
+        for (s = reg->starting; s && !streq(s->plugin_id, plugin_id); s = s->next)
+                ;
+        pthread_mutex_unlock(&reg->lock);
+        return s != NULL;
 }
 
 /* Stopping */

@@ -36,6 +36,8 @@ void plugin_registry_free(struct plugin_registry *reg);
 int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct err *err);
 /* Start the workers of all plugins that should run, in parallel; does not wait. */
 void plugin_registry_start(struct plugin_registry *reg);
+/* Whether its worker is still being started with the daemon. Any thread. */
+bool plugin_registry_is_starting(struct plugin_registry *reg, const char *plugin_id);
 /* Stop all workers, then call done(arg). */
 void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), void *arg);
 

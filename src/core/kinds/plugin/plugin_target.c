@@ -11,11 +11,8 @@
 /* One search over the rows, in install order. */
 struct search {
         struct op *op;
-        struct runtime *rt;
         const char *driver_key;
-        bool require_running;
         struct plugin_target *ret;
-        bool found;
         bool settled; /* whose key it is */
 };
 
@@ -55,29 +52,48 @@ static int consider_plugin(void *ctx, const struct plugin *row)
         if (s->settled || !describe_target(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret))
                 return 0;
         s->settled = true;
-        s->found = !s->require_running ||
-                   (plugin_status_runs(row->status) && is_running(s->rt, row->id));
         return 0;
 }
 
-static int find_provider(struct op *op, struct runtime *rt, const char *provider, bool running,
+static int find_provider(struct op *op, struct runtime *rt, const char *provider,
                          struct plugin_target *ret, struct err *err)
 {
-        struct search s = {
-                .op = op, .rt = rt, .driver_key = provider, .require_running = running, .ret = ret
-        };
+        struct search s = { .op = op, .driver_key = provider, .ret = ret };
         CLEAN(store_read_end) struct db *db = NULL;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
                 r = plugins_list(db, NULL, op->arena, consider_plugin, &s, err);
-        return r < 0 ? r : s.found;
+        return r < 0 ? r : s.settled;
+}
+
+/* Wait until the worker runs: as long as it takes for one that starts with the daemon, for a while
+ * for one that died a moment ago. */
+static int wait_for_worker(struct op *op, struct runtime *rt, const char *plugin_id, int64_t ms,
+                           struct err *err)
+{
+        int64_t until = clock_mono_ms() + ms;
+
+        while (!is_running(rt, plugin_id) &&
+               ((rt->plugins && plugin_registry_is_starting(rt->plugins, plugin_id)) ||
+                clock_mono_ms() < until)) {
+                int r = op_wait_fd(op, -1, 0, READY_POLL_MS, err);
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
 }
 
 int plugin_running_provider(struct op *op, struct runtime *rt, const char *provider,
                             struct plugin_target *ret, struct err *err)
 {
-        return rt->plugins ? find_provider(op, rt, provider, true, ret, err) : 0;
+        int r = rt->plugins ? find_provider(op, rt, provider, ret, err) : 0;
+
+        if (r <= 0)
+                return r;
+        r = wait_for_worker(op, rt, ret->plugin_id, 0, err);
+        return r < 0 ? r : plugin_status_runs(ret->status) && is_running(rt, ret->plugin_id);
 }
 
 static int refuse_unready(const char *provider, const struct plugin_target *t, struct err *err)
@@ -95,23 +111,6 @@ static int refuse_unready(const char *provider, const struct plugin_target *t, s
         return ERR_UNPROCESSABLE;
 }
 
-/* A worker that has just been started, or died a moment ago, is worth a short wait. */
-static int wait_for_worker(struct op *op, struct runtime *rt, const char *provider,
-                           struct plugin_target *ret, struct err *err)
-{
-        int64_t until = clock_mono_ms() + READY_WAIT_MS;
-        int r;
-
-        for (;;) {
-                r = find_provider(op, rt, provider, true, ret, err);
-                if (r != 0 || clock_mono_ms() >= until)
-                        return r;
-                r = op_wait_fd(op, -1, 0, READY_POLL_MS, err);
-                if (r < 0)
-                        return r;
-        }
-}
-
 int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
                           struct plugin_target *ret, struct err *err)
 {
@@ -119,7 +118,7 @@ int plugin_await_provider(struct op *op, struct runtime *rt, const char *provide
 
         if (r != 0)
                 return MIN(r, 0);
-        r = find_provider(op, rt, provider, false, ret, err);
+        r = find_provider(op, rt, provider, ret, err);
         if (r < 0)
                 return r;
         if (r == 0)
@@ -135,10 +134,10 @@ int plugin_await_provider(struct op *op, struct runtime *rt, const char *provide
                                provider);
         if (!plugin_status_runs(ret->status))
                 return refuse_unready(provider, ret, err);
-        r = wait_for_worker(op, rt, provider, ret, err);
-        if (r == 0)
-                return refuse_unready(provider, ret, err);
-        return MIN(r, 0);
+        r = wait_for_worker(op, rt, ret->plugin_id, READY_WAIT_MS, err);
+        if (r >= 0 && !is_running(rt, ret->plugin_id))
+                r = refuse_unready(provider, ret, err);
+        return r;
 }
 
 int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key,
@@ -162,13 +161,9 @@ int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Plugin \"%s\" does not declare environment driver \"%s\".",
                                plugin_key, driver_key);
-        /* After a restart the places of a run may be asked for before their worker is up. */
-        for (int64_t until = clock_mono_ms() + READY_WAIT_MS;
-             !is_running(rt, ret->plugin_id) && clock_mono_ms() < until;) {
-                r = op_wait_fd(op, -1, 0, READY_POLL_MS, err);
-                if (r < 0)
-                        return r;
-        }
+        r = wait_for_worker(op, rt, ret->plugin_id, READY_WAIT_MS, err);
+        if (r < 0)
+                return r;
         if (!is_running(rt, ret->plugin_id)) {
                 (void)err_set(err, ERR_UNPROCESSABLE,
                               "Plugin environment driver \"%s:%s\" has no running worker.",
