@@ -1,6 +1,7 @@
 /* Which source each setting comes from, and whether its value is valid. */
 #include "daemon/config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -204,6 +205,32 @@ static const char *absolute(struct arena *a, const char *path)
         return arena_printf(a, "%s/%s", cwd, path);
 }
 
+static bool is_empty_dir(const char *path)
+{
+        DIR *dir = opendir(path);
+        const struct dirent *e;
+        bool empty = dir != NULL;
+
+        while (empty && (e = readdir(dir)) != NULL)
+                empty = streq(e->d_name, ".") || streq(e->d_name, "..");
+        if (dir)
+                closedir(dir);
+        return empty;
+}
+
+/* Everybody can put files there: settings, keys, a database. One that is empty, and stays empty
+ * once it is shut, becomes ours; that of a volume is made like this. */
+static int take_open_dir(const char *path, mode_t mode, struct err *err)
+{
+        if (!(mode & S_ISVTX) && is_empty_dir(path) && chmod(path, 0700) == 0 && is_empty_dir(path))
+                return 0;
+        return err_set(err, ERR_INVALID,
+                       "other users can write to data directory %s, and may have put files there: "
+                       "look through it and chmod 700 it, or choose another with --data, such as a "
+                       "new one in it",
+                       path);
+}
+
 static int make_data_dir(const char *path, struct err *err)
 {
         struct stat st;
@@ -218,13 +245,13 @@ static int make_data_dir(const char *path, struct err *err)
                 return err_sys(err, ERR_IO, errno, "look at data directory %s", path);
         /* The owner of the directory can change every file in it, the settings among them, and
          * would find files of root in it. */
-        if (geteuid() == 0 && st.st_uid != 0)
+        if (st.st_uid != geteuid() && st.st_uid != 0)
                 return err_set(err, ERR_INVALID,
-                               "data directory %s belongs to user %u, and this daemon is root's: "
-                               "start it as that user, choose another directory with --data, or "
-                               "chown it to root",
-                               path, (unsigned)st.st_uid);
-        return 0;
+                               "data directory %s belongs to user %u, who can change every file in "
+                               "it: start the daemon as that user, choose another directory with "
+                               "--data, or chown it to %s",
+                               path, (unsigned)st.st_uid, geteuid() == 0 ? "root" : "yours");
+        return st.st_mode & S_IWOTH ? take_open_dir(path, st.st_mode, err) : 0;
 }
 
 static int read_settings_file(const char *data_dir, json_t **ret, struct err *err)

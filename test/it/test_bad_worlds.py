@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -343,6 +344,35 @@ class Settings(BadWorld):
         self.assertEqual(list(self.w.daemon.data.iterdir()), [])
         os.chown(self.w.daemon.data, 0, 0)
         self.w.daemon.start()
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_a_data_directory_that_others_write_to(self):
+        """Whoever puts a file there makes the settings, the keys and the users of the daemon."""
+        berth = pathlib.Path(shutil.copy2(BINARIES["normal"], tempfile.mkdtemp()))
+        folder = berth.parent / "data"
+        for parent in berth.parents[:-1]:
+            if not parent.stat().st_mode & 0o001:
+                parent.chmod(parent.stat().st_mode | 0o011)
+
+        def first_line(owner, mode, uid, *files):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for name in files:
+                (folder / name).write_text(f'trusted_uids = "{owner}"\n')
+            folder.chmod(mode)
+            os.chown(folder, owner, owner)
+            daemon = subprocess.Popen(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", berth, "serve", "--data",
+                                       folder, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            with daemon:
+                line = daemon.stdout.readline()
+                daemon.kill()
+            return line
+        for uid in (0, 65534):
+            self.assertIn("belongs to user 65533", first_line(65533, 0o777, uid))
+            self.assertIn("other users can write to data directory", first_line(uid, 0o777, uid, "berth.toml"))
+            self.assertIn("other users can write to data directory", first_line(uid, 0o1777, uid))
+            self.assertNotRegex(first_line(uid, 0o777, uid), "^berth: ")
+            self.assertEqual(folder.stat().st_mode & 0o7777, 0o700)
 
     def test_workspace_roots_in_one_another(self):
         """What one company brings home could put a link where the other's root is."""
