@@ -377,10 +377,37 @@ static int show_member(void *ctx, const struct membership *m)
         return r;
 }
 
+/* What the caller may do about members. Berth has no invitations: they are never to be approved. */
+static int show_access(struct call *c, struct db *db, struct jw *w, struct err *err)
+{
+        struct membership own = { 0 };
+        bool manages;
+        int r = access_has(db, &c->actor, c->params[0], PERM_USERS_PERMISSIONS, &manages, err);
+
+        if (r >= 0)
+                r = memberships_get(db, c->params[0], "user", c->actor.user_id, c->op->arena, &own,
+                                    err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = 0;
+        }
+        if (r < 0)
+                return r;
+        jw_key(w, "access");
+        jw_object(w);
+        jw_kstring(w, "currentUserRole", own.role);
+        jw_kbool(w, "canManageMembers", manages);
+        jw_kbool(w, "canInviteUsers", false);
+        jw_kbool(w, "canApproveJoinRequests", false);
+        jw_object_end(w);
+        return 0;
+}
+
 static int list_members(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct members all = { .c = c, .err = err };
+        struct jw *w;
         int r = access_board(&c->actor, err);
 
         if (r >= 0)
@@ -388,9 +415,16 @@ static int list_members(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         all.db = db;
-        (void)call_list(c);
-        return call_list_end(
-                c, memberships_of_company(db, c->params[0], c->op->arena, show_member, &all, err));
+        w = call_json(c);
+        jw_object(w);
+        jw_key(w, "members");
+        jw_array(w);
+        r = memberships_of_company(db, c->params[0], c->op->arena, show_member, &all, err);
+        jw_array_end(w);
+        if (r >= 0)
+                r = show_access(c, db, w, err);
+        jw_object_end(w);
+        return MIN(r, 0);
 }
 
 static int patch_permissions(struct call *c, struct err *err)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "store/companies.h"
 
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     500
@@ -13,6 +14,20 @@
 static int show_activity(void *ctx, const struct activity *row)
 {
         encode_activity(ctx, row);
+        return 0;
+}
+
+/* The entries of a company that was deleted, which has no members any more. */
+static int read_kept(struct call *c, struct db *db, const char *company, struct err *err)
+{
+        struct company gone;
+        int64_t kept;
+
+        if (access_admin(&c->actor, "", NULL) < 0 ||
+            companies_get(db, company, c->op->arena, &gone, NULL) != ERR_NOT_FOUND ||
+            activity_count(db, company, &kept, NULL) < 0 || kept == 0)
+                return err->code;
+        err_clear(err);
         return 0;
 }
 
@@ -25,6 +40,8 @@ static int list_activity(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = call_read(c, company, &db, err);
+        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN)
+                r = read_kept(c, db, company, err);
         if (r < 0)
                 return r;
         r = activity_list(db, company, call_query(c, "agentId"), call_query(c, "entityType"),

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/agents/agent.h"
+#include "core/companies/erase.h"
 
 static int answer_agent(struct call *c, int r, const struct agent *agent)
 {
@@ -211,6 +212,14 @@ static int delete_agent_key(struct call *c, struct err *err)
         return r;
 }
 
+static int delete_agent(struct call *c, struct err *err)
+{
+        const char *confirm = call_query(c, "confirm");
+
+        return call_ended(c, confirm ? erase_agent(c->op, c->rt, c->params[0], confirm, err)
+                                     : agent_delete(c->op, c->rt, c->params[0], err));
+}
+
 const struct route routes_agents[] = {
         { "GET", "/api/companies/:companyId/agents", .fn = list_agents },
         { "POST", "/api/companies/:companyId/agents", .fn = create_agent, .status = 201 },
@@ -218,7 +227,7 @@ const struct route routes_agents[] = {
         { "GET", "/api/agents/me", .fn = get_me },
         { "GET", "/api/agents/:id", .fn = get_agent },
         { "PATCH", "/api/agents/:id", .fn = patch_agent },
-        { "DELETE", "/api/agents/:id", .end_of = agent_delete },
+        { "DELETE", "/api/agents/:id", .fn = delete_agent },
         { "PATCH", "/api/agents/:id/permissions", .fn = patch_permissions },
         { "POST", "/api/agents/:id/pause", .fn = order_agent, .arg = AGENT_PAUSE,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },

@@ -193,6 +193,8 @@ struct jw *call_json(struct call *c);
  */
 struct jw *call_list(struct call *c);
 int call_list_end(struct call *c, int r);
+/* {"ok":true}, unless r is an error. */
+int call_ended(struct call *c, int r);
 /* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. A list of all rows is
  * sent in parts: the handler runs once for each, as if the client had asked for one page after the
  * other, and neither a thread nor memory is kept while the client reads. */

@@ -138,6 +138,13 @@ int call_read_body(struct call *c, struct err *err)
         return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
 }
 
+int call_ended(struct call *c, int r)
+{
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
+}
+
 static int run_route(struct call *c, struct err *err)
 {
         const struct route *to = c->route;
@@ -154,10 +161,7 @@ static int run_route(struct call *c, struct err *err)
                 return to->take_of(c->op, c->rt, c->params[0], c->body, &c->out, err);
         if (!to->end_of)
                 return to->fn(c, err);
-        r = to->end_of(c->op, c->rt, c->params[0], err);
-        if (r >= 0)
-                buf_puts(&c->out, "{\"ok\":true}");
-        return r;
+        return call_ended(c, to->end_of(c->op, c->rt, c->params[0], err));
 }
 
 static int first_stage(struct call *c, struct err *err)

@@ -3,6 +3,7 @@
 #include "api/encode.h"
 #include "core/agents/agent.h"
 #include "core/companies/company.h"
+#include "core/companies/erase.h"
 #include "store/projects.h"
 
 #define ATTACHMENT_MAX_DEFAULT 10485760
@@ -194,6 +195,14 @@ static int preview_export(struct call *c, struct err *err)
         return r;
 }
 
+static int delete_company(struct call *c, struct err *err)
+{
+        const char *confirm = call_query(c, "confirm");
+
+        return call_ended(c, confirm ? erase_company(c->op, c->rt, c->params[0], confirm, err)
+                                     : company_delete(c->op, c->rt, c->params[0], err));
+}
+
 const struct route routes_companies[] = {
         { "GET", "/api/companies", .fn = list_companies },
         { "POST", "/api/companies", .fn = create_company, .status = 201 },
@@ -201,7 +210,7 @@ const struct route routes_companies[] = {
         { "GET", "/api/companies/:id", .fn = get_company },
         { "PATCH", "/api/companies/:id", .fn = patch_company },
         { "POST", "/api/companies/:id/archive", .fn = archive_company },
-        { "DELETE", "/api/companies/:id", .end_of = company_delete },
+        { "DELETE", "/api/companies/:id", .fn = delete_company },
         { "POST", "/api/companies/:id/exports/preview", .fn = preview_export,
           .flags = ROUTE_BODY_FREE },
         { 0 },

@@ -82,11 +82,17 @@ const struct cli_kind kind_agent = {
 /* Says nothing, also with --json. */
 static int cmd_agent_delete(struct cli *c, const struct args *a, struct err *err)
 {
+        bool all = args_flag(a, "with-history");
         json_t *agent;
         int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
 
+        if (r >= 0 && all && !args_flag(a, "yes"))
+                r = cli_confirm(cli_printf(c, "Delete %s with its runs?", a->words[0]), err);
         return r < 0 ? r
-                     : cli_call(c, "DELETE", cli_printf(c, "/api/agents/%s", cli_text(agent, "id")),
+                     : cli_call(c, "DELETE",
+                                cli_printf(c,
+                                           all ? "/api/agents/%1$s?confirm=%1$s" : "/api/agents/%s",
+                                           cli_text(agent, "id")),
                                 NULL, NULL, err);
 }
 
@@ -410,7 +416,12 @@ const struct cli_command agent_commands[] = {
           .act = { &kind_agent, "POST", "/resume" } },
         { "terminate", "AGENT", "Terminate an agent for good; its keys and secrets are removed",
           "berth agent terminate Ada", .words = 1, .run = cmd_agent_terminate },
-        { "delete", "AGENT", "Delete an agent, with its keys and bindings",
-          "berth agent delete Ada", .words = 1, .run = cmd_agent_delete },
+        { "delete", "AGENT [--with-history] [--yes]", "Delete an agent, with its keys and bindings",
+          "berth agent delete Ada", .words = 1,
+          .notes = "Without --with-history it is refused once the agent has had runs.",
+          .options =
+                  OPTIONS({ "with-history", NULL, "its runs, logs and files too; instance admins" },
+                          { "yes", NULL, "do not ask", 'y' }),
+          .run = cmd_agent_delete },
         { 0 },
 };

@@ -69,8 +69,12 @@ static int cmd_company_delete(struct cli *c, const struct args *a, struct err *e
                                 err);
         if (r >= 0)
                 r = cli_call(c, "DELETE",
-                             cli_printf(c, "/api/companies/%s", cli_text(company, "id")), NULL,
-                             &answer, err);
+                             cli_printf(c,
+                                        args_flag(a, "with-history")
+                                                ? "/api/companies/%1$s?confirm=%1$s"
+                                                : "/api/companies/%s",
+                                        cli_text(company, "id")),
+                             NULL, &answer, err);
         if (r >= 0)
                 cli_answer(c, answer, "deleted %s", cli_text(company, "name"));
         return r;
@@ -106,8 +110,13 @@ const struct cli_command company_commands[] = {
                   { "default-environment", "ENV",
                     "where agents work that have none; Local is this machine, not isolated; or none" }),
           .run = cmd_company_update },
-        { "delete", "ID|NAME [--yes]", "Delete a company with everything in it",
-          "berth company delete Acme --yes", .words = 1,
-          .options = OPTIONS({ "yes", NULL, "do not ask", 'y' }), .run = cmd_company_delete },
+        { "delete", "ID|NAME [--with-history] [--yes]", "Delete a company with everything in it",
+          "berth company delete Acme --with-history --yes", .words = 1,
+          .notes = "Without --with-history it is refused while there are agents, runs or secrets. "
+                   "Entries of\nthe audit trail stay.",
+          .options = OPTIONS({ "with-history", NULL,
+                               "its agents, runs, logs, secrets and places too; instance admins" },
+                             { "yes", NULL, "do not ask", 'y' }),
+          .run = cmd_company_delete },
         { 0 },
 };

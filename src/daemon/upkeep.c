@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/companies/erase.h"
 #include "core/environments/env_secrets.h"
 #include "core/exec/exec.h"
 #include "core/kinds/berth/snapshot.h"
@@ -220,6 +221,8 @@ static void sweep_run(struct pool_job *job, struct op *op)
                 r = snapshot_sweep(op, rt, &err);
         if (r >= 0)
                 r = exec_prune(op, rt, &err);
+        if (r >= 0)
+                r = erase_sweep(op, rt, &err);
         if (r < 0 && r != ERR_CANCELLED)
                 log_error("the sweeper could not finish", LOG_S("error", err.msg));
 }

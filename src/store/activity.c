@@ -47,6 +47,14 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                         arena, fn, ctx, err);
 }
 
+int activity_count(struct db *db, const char *company_id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM (SELECT 1 FROM activity_log WHERE company_id = ?1 "
+                         "LIMIT 1) AS one",
+                         DB_ARGS(DB_T(company_id)), ret, err);
+}
+
 #define OF_RUN                                                                                     \
         "FROM activity_log WHERE run_id = ?1 AND actor_type = 'agent' "                            \
         "AND entity_type <> 'environment_lease' AND entity_type <> 'heartbeat_run'"

@@ -20,6 +20,8 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                   const char *entity_type, const char *entity_id, const char *action, int64_t limit,
                   struct arena *arena, activity_fn fn, void *ctx, struct err *err);
 
+/* 1 when the company has entries, else 0. */
+int activity_count(struct db *db, const char *company_id, int64_t *ret, struct err *err);
 /* What the run's agent did, by action: neither the run itself nor its leases count. */
 int activity_of_run(struct db *db, const char *run_id, struct arena *arena,
                     int (*fn)(void *ctx, const char *action, int64_t n), void *ctx,

@@ -28,6 +28,7 @@ static const struct column agent_columns[] = {
         TIME(struct agent, created_at, "createdAt", FIXED),
         TIME(struct agent, updated_at, "updatedAt"),
         TEXT(struct agent, configured_by_agent_id),
+        TIME_OR_NULL(struct agent, erasing_at, NULL, FIXED),
 };
 const struct row_type agent_table =
         ROW_TYPE("agents", struct agent, agent_columns, "Agent not found");
@@ -86,6 +87,18 @@ int agents_note_run(struct db *db, const char *id, const char *status, int64_t h
                        "updated_at = ?4 WHERE id = ?1 "
                        "AND status IN ('active', 'idle', 'running', 'error')",
                        DB_ARGS(DB_T(id), DB_T(status), DB_TIME(heartbeat_at), DB_I(now_us)), err);
+}
+
+int agents_set_erasing(struct db *db, const char *id, int64_t now_us, struct err *err)
+{
+        return db_exec(db, "UPDATE agents SET erasing_at = ?2 WHERE id = ?1",
+                       DB_ARGS(DB_T(id), DB_I(now_us)), err);
+}
+
+int agents_erasing(struct db *db, struct arena *arena, agent_fn fn, void *ctx, struct err *err)
+{
+        return ROW_EACH(db, &agent_table, "SELECT * FROM agents WHERE erasing_at IS NOT NULL",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int agents_delete(struct db *db, const char *id, struct err *err)

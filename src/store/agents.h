@@ -15,6 +15,7 @@ struct agent {
         int64_t paused_at, last_heartbeat_at;
         const char *metadata; /* JSON object or NULL */
         int64_t created_at, updated_at;
+        int64_t erasing_at; /* since when it is being deleted with its history; 0: it is not */
 };
 
 extern const struct row_type agent_table;
@@ -46,6 +47,9 @@ int agents_note_run(struct db *db, const char *id, const char *status, int64_t h
                     int64_t now_us, struct err *err);
 /* With its keys. */
 int agents_delete(struct db *db, const char *id, struct err *err);
+/* It is to be deleted with its history; and those that are. */
+int agents_set_erasing(struct db *db, const char *id, int64_t now_us, struct err *err);
+int agents_erasing(struct db *db, struct arena *arena, agent_fn fn, void *ctx, struct err *err);
 
 int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err);
 int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,

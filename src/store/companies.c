@@ -18,6 +18,7 @@ static const struct column columns[] = {
         TEXT(struct company, default_environment_id, "defaultEnvironmentId"),
         TIME(struct company, created_at, "createdAt", FIXED),
         TIME(struct company, updated_at, "updatedAt"),
+        TIME_OR_NULL(struct company, erasing_at),
 };
 const struct row_type company_table =
         ROW_TYPE("companies", struct company, columns, "Company not found");
@@ -77,4 +78,22 @@ int companies_count_blockers(struct db *db, const char *id, int64_t *ret, struct
                          "(SELECT COUNT(*) FROM heartbeat_runs WHERE company_id = ?1) + "
                          "(SELECT COUNT(*) FROM agents WHERE company_id = ?1)",
                          DB_ARGS(DB_T(id)), ret, err);
+}
+
+int companies_count_places(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM places WHERE state <> 'gone' AND company_id = ?1",
+                         DB_ARGS(DB_T(id)), ret, err);
+}
+
+int companies_delete_agents(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db, "DELETE FROM agents WHERE company_id = ?1", DB_ARGS(DB_T(id)), err);
+}
+
+int companies_erasing(struct db *db, struct arena *arena, company_fn fn, void *ctx, struct err *err)
+{
+        return ROW_EACH(db, &company_table, "SELECT * FROM companies WHERE erasing_at IS NOT NULL",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }

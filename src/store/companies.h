@@ -10,6 +10,7 @@ struct company {
         int64_t issue_counter, budget_monthly_cents, spent_monthly_cents, attachment_max_bytes;
         bool require_board_approval;
         int64_t created_at, updated_at;
+        int64_t erasing_at; /* since when it is being deleted with its history; 0: it is not */
 };
 
 extern const struct row_type company_table;
@@ -31,5 +32,11 @@ int companies_delete(struct db *db, const char *id, struct err *err);
 bool companies_prefix_taken(struct db *db, const char *prefix);
 /* Rows of other tables that block a delete: secrets, bindings, runs, agents. */
 int companies_count_blockers(struct db *db, const char *id, int64_t *ret, struct err *err);
+/* Places that may exist in the world. */
+int companies_count_places(struct db *db, const char *id, int64_t *ret, struct err *err);
+int companies_delete_agents(struct db *db, const char *id, struct err *err);
+/* Those that are being deleted with their history. */
+int companies_erasing(struct db *db, struct arena *arena, company_fn fn, void *ctx,
+                      struct err *err);
 
 #endif

@@ -312,6 +312,29 @@ int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct
                          DB_ARGS(DB_T(agent_id)), ret, err);
 }
 
+int runs_count_open_of(struct db *db, const char *company_id, const char *agent_id, int64_t *ret,
+                       struct err *err)
+{
+        return db_number(db,
+                         agent_id ? "SELECT COUNT(*) FROM heartbeat_runs WHERE agent_id = ?1 "
+                                    "AND step <> 'done'"
+                                  : "SELECT COUNT(*) FROM heartbeat_runs WHERE company_id = ?1 "
+                                    "AND step <> 'done'",
+                         DB_ARGS(DB_T(agent_id ? agent_id : company_id)), ret, err);
+}
+
+int runs_delete_some(struct db *db, const char *company_id, const char *agent_id, int64_t limit,
+                     struct err *err)
+{
+        return db_exec(db,
+                       agent_id
+                               ? "DELETE FROM heartbeat_runs WHERE id IN (SELECT id FROM "
+                                 "heartbeat_runs WHERE agent_id = ?1 AND step = 'done' LIMIT ?2)"
+                               : "DELETE FROM heartbeat_runs WHERE id IN (SELECT id FROM "
+                                 "heartbeat_runs WHERE company_id = ?1 AND step = 'done' LIMIT ?2)",
+                       DB_ARGS(DB_T(agent_id ? agent_id : company_id), DB_I(limit)), err);
+}
+
 int runs_count_open(struct db *db, int64_t *ret, struct err *err)
 {
         return db_number(db,

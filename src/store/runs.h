@@ -107,6 +107,12 @@ int runs_silent(struct db *db, int64_t since_us, struct arena *arena, run_fn fn,
                 struct err *err);
 /* How many of the agent are running, those included that are ended and whose command may not be. */
 int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err);
+/* How many of an agent, or with NULL of the company, are not over yet. */
+int runs_count_open_of(struct db *db, const char *company_id, const char *agent_id, int64_t *ret,
+                       struct err *err);
+/* Delete at most `limit` of them, with everything that belongs to them; how many. */
+int runs_delete_some(struct db *db, const char *company_id, const char *agent_id, int64_t limit,
+                     struct err *err);
 /* How many of all agents are not over yet. */
 int runs_count_open(struct db *db, int64_t *ret, struct err *err);
 

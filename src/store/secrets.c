@@ -97,6 +97,15 @@ int secrets_list(struct db *db, const char *company_id, struct arena *arena, sec
                 DB_ARGS(DB_T(company_id)), arena, fn, ctx, err);
 }
 
+int secrets_of_company(struct db *db, const char *company_id, struct arena *arena, secret_fn fn,
+                       void *ctx, struct err *err)
+{
+        return ROW_EACH(db, &secret_table,
+                        "SELECT * FROM company_secrets WHERE company_id = ?1 "
+                        "AND reserved_by IS NULL ORDER BY created_at, id",
+                        DB_ARGS(DB_T(company_id)), arena, fn, ctx, err);
+}
+
 int secrets_owned(struct db *db, const char *environment_id, struct arena *arena,
                   struct secret **ret, struct err *err)
 {

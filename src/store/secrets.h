@@ -58,6 +58,9 @@ int secrets_find_reference(struct db *db, const char *company_id, const char *pr
                            const char *config_id, const char *external_ref, struct arena *arena,
                            struct secret *ret, struct err *err);
 /* Newest first, without deleted ones and without those that are only reserved. */
+/* With those whose removal has begun. */
+int secrets_of_company(struct db *db, const char *company_id, struct arena *arena, secret_fn fn,
+                       void *ctx, struct err *err);
 int secrets_list(struct db *db, const char *company_id, struct arena *arena, secret_fn fn,
                  void *ctx, struct err *err);
 /* Made for an environment, or reserved by another instance than this one. */

@@ -620,7 +620,7 @@ class BerthTest(unittest.TestCase):
         """An agent with a key: its object plus `token`."""
         agent = self.operator("POST", f"/api/companies/{ident(company)}/agents", {"name": name, **body}, 201)
         if grants:
-            member = next(m for m in self.operator("GET", f"/api/companies/{ident(company)}/members")
+            member = next(m for m in self.operator("GET", f"/api/companies/{ident(company)}/members")["members"]
                           if m["principalId"] == agent["id"])
             self.operator("PATCH", f"/api/companies/{ident(company)}/members/{member['id']}/permissions",
                           {"grants": [{"permissionKey": key} for key in grants]})

@@ -71,16 +71,26 @@ class TrustedTest(BerthTest):
         self.ok("PATCH", f"/api/agents/{agent['id']}/permissions",
                 {"canCreateAgents": False, "canAssignTasks": False})
         self.ok("POST", path, body, status=201, token=agent["token"])
-        member = next(m for m in self.ok("GET", f"/api/companies/{company['id']}/members")
+        member = next(m for m in self.ok("GET", f"/api/companies/{company['id']}/members")["members"]
                       if m["principalId"] == agent["id"])
         self.assertEqual([g["permissionKey"] for g in member["grants"]], ["environments:manage"])
         self.ok("PATCH", f"/api/companies/{company['id']}/members/{member['id']}/permissions", {"grants": []})
         self.assert_error(self.req("POST", path, body, token=agent["token"]), 403,
                           "Missing permission: environments:manage")
 
+    def test_members_and_what_the_caller_may_do(self):
+        company = self.company()
+        shown = self.ok("GET", f"/api/companies/{company['id']}/members")
+        self.assertEqual([(m["principalId"], m["membershipRole"]) for m in shown["members"]], [("local-board", "owner")])
+        self.assertEqual(shown["access"], {"currentUserRole": "owner", "canManageMembers": True, "canInviteUsers": False,
+                                           "canApproveJoinRequests": False})
+        viewer = self.board_user(company, user="bob", role="viewer")["token"]
+        shown = self.ok("GET", f"/api/companies/{company['id']}/members", token=viewer)
+        self.assertEqual((shown["access"]["currentUserRole"], shown["access"]["canManageMembers"]), ("viewer", False))
+
     def test_grants_are_checked(self):
         company = self.company()
-        member = self.ok("GET", f"/api/companies/{company['id']}/members")[0]
+        member = self.ok("GET", f"/api/companies/{company['id']}/members")["members"][0]
         path = f"/api/companies/{company['id']}/members/{member['id']}/permissions"
         for body in (None, {}, {"grants": {}}, {"grants": ["environments:manage"]}, {"grants": [{}]},
                      {"grants": [{"permissionKey": "everything"}]},

@@ -138,7 +138,7 @@ class AgentTest(WorkTest):
         issue = self.issue(assigneeAgentId=agent["id"])
         self.insert_run(agent)
         self.assert_error(self.req("DELETE", f"/api/agents/{agent['id']}"), 409,
-                          "The agent has runs, which stay on record; terminate it instead")
+                          contains="The agent has runs, which stay on record; terminate it instead, or delete it with them")
         self.edit("DELETE FROM heartbeat_runs")
         self.ok("DELETE", f"/api/agents/{agent['id']}")
         self.assertIsNone(self.row(issue)["assigneeAgentId"])

@@ -280,7 +280,7 @@ class AuthenticatedTest(AuthTest):
             "admin": (True, True, True, True, False),
             "owner": (True, True, True, True, True),
         }
-        member = self.operator("GET", f"{c}/members")[0]
+        member = self.operator("GET", f"{c}/members")["members"][0]
         for role, (read, write, environments, agents, permissions) in rights.items():
             token = self.token(role, company, role)
             for allowed, method, path, body, refusal in (
@@ -310,7 +310,7 @@ class AuthenticatedTest(AuthTest):
         token = self.token("greta", company, "operator")
         self.assert_error(self.as_(token, "POST", path, body), 403, "Missing permission: environments:manage")
         self.assertNotIn("granted", [e["name"] for e in self.operator("GET", path)])
-        member = [m for m in self.operator("GET", f"/api/companies/{company['id']}/members")
+        member = [m for m in self.operator("GET", f"/api/companies/{company['id']}/members")["members"]
                   if m["membershipRole"] == "operator"][0]
         grants = f"/api/companies/{company['id']}/members/{member['id']}/permissions"
         answer = self.operator("PATCH", grants, {"grants": [{"permissionKey": "environments:manage", "scope": None}]})
@@ -327,7 +327,7 @@ class AuthenticatedTest(AuthTest):
 
     def test_permissions_route(self):
         company, other = self.company(), self.company("Other")
-        members = self.operator("GET", f"/api/companies/{company['id']}/members")
+        members = self.operator("GET", f"/api/companies/{company['id']}/members")["members"]
         path = f"/api/companies/{company['id']}/members/{members[0]['id']}/permissions"
         for body in ({}, {"grants": None}, {"grants": "all"}, {"grants": [{}]}, {"grants": ["agents:create"]},
                      {"grants": [{"permissionKey": "root"}]}, {"grants": [], "role": "owner"},

@@ -110,6 +110,11 @@ class ExecutionWorkspaceTest(WorkspaceTest):
         done = self.ok("GET", self.path(rest="/workspace-operations"))
         self.assertEqual([(o["phase"], o["status"], o["cwd"], o["metadata"]["localPath"]) for o in done],
                          [("workspace_stage", "succeeded", where, where)])
+        page = self.ok("GET", f"/api/workspace-operations/{done[0]['id']}/log")
+        (record,) = map(json.loads, page["content"].splitlines())
+        self.assertEqual((page["operationId"], record["stream"]), (done[0]["id"], "system"))
+        self.assertIn(f"{where} staged to {where}", record["chunk"])
+        self.assert_error(self.req("GET", f"/api/workspace-operations/{FIRST}/log"), 404, "Workspace operation log not found")
         self.release(lease)
 
     def test_runtime_services(self):

@@ -91,6 +91,8 @@ int agent_set_permissions(struct op *op, struct runtime *rt, const char *id,
                           const struct agent_rights *rights, struct agent *ret, struct err *err);
 
 /* Delete the agent with its keys, rights and bindings. Board callers that manage agents. */
+/* Inside a transaction: the row of an agent without runs, and what names it. */
+int agent_drop(struct db *db, const char *company_id, const char *id, struct err *err);
 int agent_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 enum agent_order { AGENT_PAUSE, AGENT_RESUME, AGENT_APPROVE, AGENT_TERMINATE };

@@ -523,6 +523,17 @@ int agent_set_instructions_path(struct op *op, struct runtime *rt, const char *i
 
 /* -- Deleting --------------------------------------------------------------------------------- */
 
+int agent_drop(struct db *db, const char *company_id, const char *id, struct err *err)
+{
+        int r = agent_env_unbind(db, company_id, id, err);
+
+        if (r >= 0)
+                r = grants_clear(db, company_id, "agent", id, err);
+        if (r >= 0)
+                r = memberships_remove(db, company_id, "agent", id, err);
+        return r < 0 ? r : agents_delete(db, id, err);
+}
+
 static int agent_remove(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -530,16 +541,12 @@ static int agent_remove(struct db *db, void *arg, struct err *err)
         int r = agent_load_managed(db, q->op, q->id, g, err);
 
         if (r >= 0)
-                r = agent_env_unbind(db, g->company_id, g->id, err);
-        if (r >= 0)
-                r = grants_clear(db, g->company_id, "agent", g->id, err);
-        if (r >= 0)
-                r = memberships_remove(db, g->company_id, "agent", g->id, err);
-        if (r >= 0)
-                r = agents_delete(db, g->id, err);
+                r = agent_drop(db, g->company_id, g->id, err);
         if (r == ERR_CONFLICT)
                 return err_set(err, r,
-                               "The agent has runs, which stay on record; terminate it instead");
+                               "The agent has runs, which stay on record; terminate it instead, or "
+                               "delete it with them: confirm=%s",
+                               g->url_key);
         if (r >= 0)
                 r = audit(db, q->op, g->company_id, "agent.deleted", "agent", g->id,
                           json_pack("{s:s}", "name", g->name), err);

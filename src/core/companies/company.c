@@ -169,9 +169,7 @@ static int company_remove(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = companies_count_blockers(db, q->id, &blockers, err);
         if (r >= 0)
-                r = db_number(
-                        db, "SELECT COUNT(*) FROM places WHERE state <> 'gone' AND company_id = ?1",
-                        DB_ARGS(DB_T(q->id)), &living, err);
+                r = companies_count_places(db, q->id, &living, err);
         if (r < 0)
                 return r;
         if (living > 0)
@@ -181,8 +179,8 @@ static int company_remove(struct db *db, void *arg, struct err *err)
         if (blockers > 0)
                 return err_set(
                         err, ERR_CONFLICT,
-                        "The company still has agents, runs or secrets; remove them first, or "
-                        "archive the company.");
+                        "The company still has agents, runs or secrets; remove them first, archive "
+                        "the company, or delete it with everything: confirm=<its name>");
         r = companies_delete(db, q->id, err);
         if (r == 0)
                 return err_set(err, ERR_NOT_FOUND, "Company not found");

@@ -185,24 +185,44 @@ static int give_up_what_is_there(struct living *l, struct err *err)
         return r;
 }
 
-/* The pool makes no more places meanwhile. A place that is being opened is waited for, until it is
- * leased or idle and the next pass gives it up. If places are left in the end, environment_remove()
+/* A place that is being opened is waited for, until it is leased or idle and the next pass gives it
+ * up. */
+static int give_up_all(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        struct living l = { .op = op, .rt = rt, .environment_id = id };
+        int64_t until_ms = clock_mono_ms() + 2 * rt->settings.close_timeout_ms;
+        int r;
+
+        do
+                r = give_up_what_is_there(&l, err);
+        while (r >= 0 && l.is_moving && clock_mono_ms() < until_ms &&
+               (r = op_wait_fd(op, -1, 0, PLACE_POLL_MS, err)) >= 0);
+        return r;
+}
+
+/* The pool makes no more places meanwhile. If places are left in the end, environment_remove()
  * refuses. */
 static int give_up_and_delete(struct deletion *d, struct err *err)
 {
-        struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };
-        int64_t until_ms = clock_mono_ms() + 2 * d->rt->settings.close_timeout_ms;
         struct stock_hold hold;
         int r;
 
         stock_hold(d->rt, &hold, d->id);
-        do
-                r = give_up_what_is_there(&l, err);
-        while (r >= 0 && l.is_moving && clock_mono_ms() < until_ms &&
-               (r = op_wait_fd(d->op, -1, 0, PLACE_POLL_MS, err)) >= 0);
+        r = give_up_all(d->op, d->rt, d->id, err);
         if (r >= 0)
                 r = delete_row(d, err);
         stock_unhold(d->rt, &hold);
+        return r;
+}
+
+int environment_give_up(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        struct stock_hold hold;
+        int r;
+
+        stock_hold(rt, &hold, id);
+        r = give_up_all(op, rt, id, err);
+        stock_unhold(rt, &hold);
         return r;
 }
 

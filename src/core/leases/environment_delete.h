@@ -11,6 +11,8 @@
  * `move_to`; NULL: they are not moved. */
 int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
                        const char *move_to, struct environment *ret, struct err *err);
+/* Release its leases and close its idle places; those that cannot be closed now are left. */
+int environment_give_up(struct op *op, struct runtime *rt, const char *id, struct err *err);
 /* What deleting would touch, and what prevents it. */
 struct blast_radius {
         struct environment_references refs;

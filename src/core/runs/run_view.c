@@ -155,6 +155,21 @@ int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, w
         return r < 0 ? r : fn(ctx, &row);
 }
 
+int run_view_operation(struct op *op, struct runtime *rt, const char *id, struct workspace_row *ret,
+                       struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = access_authenticated(op->actor, err);
+
+        if (r >= 0)
+                r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = workspaces_get(db, id, op->arena, ret, err);
+        if (r == ERR_NOT_FOUND)
+                return err_set(err, r, "Workspace operation log not found");
+        return r < 0 ? r : access_company(db, op->actor, ret->company_id, false, err);
+}
+
 /* -- Decisions -------------------------------------------------------------------------------- */
 
 struct decision {

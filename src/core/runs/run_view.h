@@ -37,6 +37,10 @@ int run_view_issues(struct op *op, struct runtime *rt, const char *run_id, issue
 int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, workspace_row_fn fn,
                         void *ctx, struct err *err);
 
+/* One of these, of any run. ERR_NOT_FOUND. */
+int run_view_operation(struct op *op, struct runtime *rt, const char *id, struct workspace_row *ret,
+                       struct err *err);
+
 /* Whether the actor may decide about a silent run. */
 int run_decide_check(struct op *op, struct runtime *rt, const char *run_id, struct err *err);
 /* Record a decision about a silent run: `row` has decision, reason, snoozed_until and
