@@ -71,7 +71,7 @@ size_t utf8_unfinished(const char *s, size_t n)
         return 0;
 }
 
-size_t utf8_encode(uint32_t point, char ret[4])
+size_t utf8_bytes(uint32_t point, char ret[4])
 {
         unsigned char u[4];
         size_t n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;

@@ -21,6 +21,6 @@ bool utf8_is_valid(const char *s, size_t n);
 size_t utf8_unfinished(const char *s, size_t n);
 
 /* Write a code point that is neither a surrogate nor past U+10FFFF; returns the length, 1 to 4. */
-size_t utf8_encode(uint32_t point, char ret[4]);
+size_t utf8_bytes(uint32_t point, char ret[4]);
 
 #endif

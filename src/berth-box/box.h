@@ -302,7 +302,7 @@ struct start {
         uint16_t columns, rows;
         char *cwd, *spool, *command;
         struct box_output output;
-        char **argv, **envp, **redact; /* owned arrays of borrowed strings */
+        char **argv, **envp, **redact, **acp; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
  * free when no connection is attached. */

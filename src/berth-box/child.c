@@ -229,7 +229,9 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
                 child_fails(ends->status, BOX_ERR_REFUSED);
         if (chdir(s->cwd[0] ? s->cwd : "/") < 0)
                 child_fails(ends->status, BOX_ERR_CWD);
-        if (strchr(s->command, '/'))
+        if (s->flags & BOX_START_ACP)
+                (void)syscall(SYS_execveat, b->program_fd, "", s->argv, s->envp, AT_EMPTY_PATH);
+        else if (strchr(s->command, '/'))
                 execve(s->command, s->argv, s->envp);
         else if (s->command[0])
                 exec_in_path(s);

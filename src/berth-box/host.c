@@ -126,6 +126,32 @@ static char **get_list(struct frame_in *f, size_t first)
         return list;
 }
 
+/* The command of an ACP agent is given to its client, which is this program (acp.c). */
+static bool run_through_client(struct start *s)
+{
+        static const char *const first[] = { "berth-box", "--acp", "--" };
+        size_t n = 0, n_words = 0, n_argv = 0;
+        char **argv;
+
+        while (s->acp[n_words])
+                n_words++;
+        while (s->argv[n_argv])
+                n_argv++;
+        argv = calloc(ARRAY_LEN(first) + n_words + n_argv + 2, sizeof(*argv));
+        if (!argv)
+                return false;
+        for (; n < ARRAY_LEN(first); n++)
+                argv[n] = (char *)first[n];
+        for (size_t i = 0; i < n_words; i++)
+                argv[n++] = s->acp[i];
+        argv[n++] = (char *)"--";
+        for (size_t i = 0; i < n_argv; i++)
+                argv[n++] = s->argv[i];
+        free(s->argv);
+        s->argv = argv;
+        return true;
+}
+
 static int parse_start(struct frame_in *f, struct start *s, struct err *err)
 {
         frame_get_uuid(f, s->id);
@@ -144,15 +170,19 @@ static int parse_start(struct frame_in *f, struct start *s, struct err *err)
                 s->redact = get_list(f, 0);
         if (s->flags & BOX_START_OUTPUT)
                 frame_get_output(f, &s->output);
+        if (s->flags & BOX_START_ACP)
+                s->acp = get_list(f, 0);
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
         if (s->flags & ~(uint32_t)(BOX_START_TERMINAL | BOX_START_SHARED | BOX_START_STDIN |
-                                   BOX_START_REDACT | BOX_START_OUTPUT))
+                                   BOX_START_REDACT | BOX_START_OUTPUT | BOX_START_ACP))
                 return malformed(err, "START has flags that this version does not know");
         if ((s->flags & BOX_START_SHARED) ? s->spool[0] != '/' : s->spool[0] != '\0')
                 return malformed(err,
                                  "a shared spool needs an absolute directory, an own one none");
         s->argv[0] = s->command;
+        if (s->acp && !run_through_client(s))
+                return malformed(err, "out of memory");
         return 0;
 }
 
@@ -237,6 +267,7 @@ static int on_start(struct box *b, struct conn *c, uint32_t channel, struct fram
         free(s.argv);
         free(s.envp);
         free(s.redact);
+        free(s.acp);
         return code;
 }
 

@@ -62,6 +62,13 @@ static int serve_files_main(const struct main_args *a UNUSED)
         return sodium_init() < 0 || sync_serve(0, NULL) < 0 ? 1 : 0;
 }
 
+/* In place of a command (child.c), with its environment. */
+static int acp_alone_main(const struct main_args *a)
+{
+        close_inherited(3);
+        return acp_main(a);
+}
+
 enum need { NEEDS_DIR = 1, NEEDS_ID = 2, NEEDS_IDS = 4, TAKES_WORDS = 8 };
 
 /* The option that chooses it, and what it needs besides. Without any of them it is the box. */
@@ -91,6 +98,9 @@ static const struct {
         { "exchange", NULL, "--dir DIR",
           "hand what standard input holds to the box in DIR and take what it says", NEEDS_DIR,
           exchange_main },
+        { "acp", NULL, "-- [NAME=VALUE...] -- COMMAND [ARGUMENT...]",
+          "run an agent that speaks the Agent Client Protocol, with standard input as its prompt",
+          TAKES_WORDS, acp_alone_main },
 };
 
 static void print_usage(FILE *f)

@@ -23,5 +23,7 @@ int relay_main(const struct main_args *a);
 int ask_main(const struct main_args *a);
 /* Reads the call from standard input, where no other process sees it, and prints the answer. */
 int exchange_main(const struct main_args *a);
+/* The words are options of the form NAME=VALUE, `--`, and the agent's command. */
+int acp_main(const struct main_args *a);
 
 #endif

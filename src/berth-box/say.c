@@ -24,7 +24,7 @@ void say_welcome(struct box *b, struct conn *c)
 {
         uint32_t features = BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
                             BOX_FEATURE_REDACT | BOX_FEATURE_OUTPUT |
-                            (b->program_fd >= 0 ? BOX_FEATURE_FILES : 0);
+                            (b->program_fd >= 0 ? BOX_FEATURE_FILES | BOX_FEATURE_ACP : 0);
 
         FRAME_WRITE(&c->out, FRAME_WELCOME, 0, F_U16(FRAME_VERSION), F_U32(features),
                     F_BYTES(b->id, FRAME_UUID), F_U32(b->sandbox ? b->sandbox->pid : b->pid),

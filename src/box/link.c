@@ -544,6 +544,8 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
                 put_list(&f, s->redact);
         if (s->flags & BOX_START_OUTPUT)
                 frame_put_output(&f, &s->output);
+        if (s->flags & BOX_START_ACP)
+                put_list(&f, s->acp);
         l->sent_secrets = l->sent_secrets || s->flags & BOX_START_REDACT;
         frame_end(&f);
         flush_link(l);

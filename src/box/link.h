@@ -37,6 +37,7 @@ struct box_start {
         const char *const *args;               /* NULL-terminated, without argv[0] */
         const char *const *env;                /* NULL-terminated NAME=value */
         struct box_output output;
+        const char *const *acp;    /* the command is an ACP agent: what its client is told */
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
 };
 

@@ -145,6 +145,8 @@ static void put_told(struct tail *t, const json_t *record)
                 t->is_mid_line = *text && text[strlen(text) - 1] != '\n';
         } else if (streq(kind, "thinking")) {
                 put_indented(t, "~ ", text);
+        } else if (streq(kind, "plan")) {
+                put_indented(t, "# ", text);
         } else if (streq(kind, "tool")) {
                 put_indented(t, "> ",
                              cli_printf(t->c, "%s: %s", cli_text(record, "name"),

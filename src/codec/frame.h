@@ -67,7 +67,8 @@ enum {
         BOX_FEATURE_FILES = 4,
         BOX_FEATURE_TUNNEL = 8,
         BOX_FEATURE_REDACT = 16,
-        BOX_FEATURE_OUTPUT = 32
+        BOX_FEATURE_OUTPUT = 32,
+        BOX_FEATURE_ACP = 64
 };
 enum { BOX_KILL_CGROUP = 1, BOX_KILL_PIDNS = 2, BOX_KILL_SUBREAPER = 3 };
 enum {
@@ -75,7 +76,8 @@ enum {
         BOX_START_SHARED = 2,
         BOX_START_STDIN = 4,
         BOX_START_REDACT = 8,
-        BOX_START_OUTPUT = 16
+        BOX_START_OUTPUT = 16,
+        BOX_START_ACP = 32
 };
 enum { BOX_STDOUT = 1, BOX_STDERR = 2 };
 enum { BOX_RUNNING = 1, BOX_ENDED = 2 };

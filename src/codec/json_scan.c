@@ -179,7 +179,7 @@ static int read_escape(struct reader *r, char **out)
         e = read_point(r, &point);
         if (e < 0)
                 return e;
-        n = utf8_encode(point, utf8);
+        n = utf8_bytes(point, utf8);
         memcpy(*out, utf8, n);
         *out += n;
         return 0;

@@ -142,7 +142,7 @@ static int read_escape(struct reader *r, struct buf *out)
                 return e;
         if (point == 0 || (point >= 0xd800 && point <= 0xdfff) || point > 0x10ffff)
                 return refuse(r, "\\u wants a Unicode character other than U+0000");
-        buf_append(out, utf8, utf8_encode(point, utf8));
+        buf_append(out, utf8, utf8_bytes(point, utf8));
         return 0;
 }
 

@@ -322,12 +322,14 @@ class Host:
         self.wait(0, STOPPED)
 
 
+BINARY = os.environ.get("BERTH_BOX_BIN") or str(pathlib.Path(__file__).resolve().parents[2] / "build/berth-box")
+
+
 class Box:
     """A berth-box in a directory of its own; ended when the test is over."""
 
     def __init__(self, test, *flags, dir=None, box_id=None, start=True):
-        self.binary = os.environ.get("BERTH_BOX_BIN") or str(
-            pathlib.Path(__file__).resolve().parent.parent.parent / "build/berth-box")
+        self.binary = BINARY
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="box-"))
         self.dir = pathlib.Path(dir) if dir else self.base / "box"
         self.id = box_id or uuids.uuid4()

@@ -108,7 +108,7 @@ class ConnectionTest(BoxTest):
         host = box.connect()
         w = host.welcome
         self.assertEqual((w.version, w.features, w.box, w.pid, w.limit, w.executions),
-                         (1, 1 | 2 | 4 | 8 | 16 | 32, box.id, box.pid, 123456, 0))
+                         (1, 1 | 2 | 4 | 8 | 16 | 32 | 64, box.id, box.pid, 123456, 0))
         self.assertEqual(w.kill, box.kill_method)
         host.run("true")
         self.assertEqual(box.connect().welcome.executions, 1)

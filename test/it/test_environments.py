@@ -79,11 +79,12 @@ class ReadingTest(EnvironmentsTest):
         self.assertNotIn("fake-plugin", answer["sandboxProviders"])
         self.assertEqual(answer["pluginDrivers"], [])
         self.assertEqual([a["adapterType"] for a in answer["adapters"]],
-                         ["process", "http", "acpx_local", "claude_local", "codex_local", "cursor_cloud",
-                          "gemini_local", "opencode_local", "pi_local", "cursor", "openclaw_gateway"])
+                         ["process", "http", "acp", "acpx_local", "claude_local", "codex_local", "cursor_cloud",
+                          "gemini_local", "opencode_local", "pi_local", "cursor", "openclaw_gateway", "gemini_acp",
+                          "kimi_local", "grok_local", "hermes_local"])
         remote = {a["adapterType"] for a in answer["adapters"] if a["drivers"]["ssh"] == "supported"}
-        self.assertEqual(remote, {"process", "acpx_local", "claude_local", "codex_local", "cursor", "gemini_local",
-                                  "opencode_local", "pi_local"})
+        self.assertEqual(remote, {"process", "acp", "acpx_local", "claude_local", "codex_local", "cursor", "gemini_local",
+                                  "opencode_local", "pi_local", "gemini_acp", "kimi_local", "grok_local", "hermes_local"})
         for adapter in answer["adapters"]:
             self.assertEqual(adapter["drivers"]["local"], "supported")
             self.assertEqual(adapter["drivers"]["plugin"], "unsupported")

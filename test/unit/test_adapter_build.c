@@ -187,7 +187,8 @@ static void test_process(void **state)
         check_error("process", "{\"command\":\"  \"}", "Process adapter missing command");
         check_error("http", "{}", "HTTP adapter missing url");
         check_error("nonsense", "{}", "Unknown adapter type: nonsense");
-        check_error("acpx_local", "{}", "Adapter \"acpx_local\" cannot run agents here");
+        check_error("cursor_cloud", "{}", "Adapter \"cursor_cloud\" cannot run agents here");
+        check_error("acp", "{}", "ACP adapter missing command");
 
         fixture_init(&f, "process", "local", "{\"command\":\"x\"}");
         assert_int_equal(fixture_build(&f, NULL), 0);

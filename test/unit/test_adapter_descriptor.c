@@ -154,9 +154,10 @@ static void test_templates(void **state)
 static void test_built_in(void **state)
 {
         static const char *const order[] = {
-                "process",     "http",         "acpx_local",       "claude_local",
-                "codex_local", "cursor_cloud", "gemini_local",     "opencode_local",
-                "pi_local",    "cursor",       "openclaw_gateway",
+                "process",        "http",        "acp",          "acpx_local",
+                "claude_local",   "codex_local", "cursor_cloud", "gemini_local",
+                "opencode_local", "pi_local",    "cursor",       "openclaw_gateway",
+                "gemini_acp",     "kimi_local",  "grok_local",   "hermes_local",
         };
 
         (void)state;
@@ -247,14 +248,17 @@ static void test_an_operators_own(void **state)
         write_file(dir, "c.json", "nonsense");
         write_file(dir, "d.json", "{\"type\":\"pi_local\",\"command\":\"my-pi\"}");
         write_file(dir, "e.txt", "not looked at");
+        write_file(dir, "f.json", "{\"type\":\"goose\",\"base\":\"acp\",\"command\":\"goose\"}");
+        write_file(dir, "g.json", "{\"type\":\"gander\",\"base\":\"nobody\"}");
         assert_int_equal(adapter_load(dir, complain, &said, NULL), 0);
         assert_non_null(strstr(buf_str(&said), "b.json: args has to be a list\n"));
         assert_non_null(strstr(buf_str(&said), "c.json: "));
+        assert_non_null(strstr(buf_str(&said), "g.json: base names no adapter\n"));
         assert_null(strstr(buf_str(&said), "a.json"));
         assert_null(strstr(buf_str(&said), "e.txt"));
         assert_true(adapter_find("mine")->is_remote);
         assert_false(adapter_find("pi_local")->is_remote);
-        assert_string_equal(adapter_at(8)->type, "pi_local");
+        assert_string_equal(adapter_at(9)->type, "pi_local");
 
         fixture_init(&f, "mine", "local", "{\"promptTemplate\":\"go\"}");
         assert_int_equal(fixture_build(&f, NULL), 0);
@@ -262,6 +266,17 @@ static void test_an_operators_own(void **state)
         assert_string_equal(f.command.args[1], "go");
         fixture_done(&f);
 
+        fixture_init(&f, "goose", "local", "{\"model\":\"m\"}");
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        assert_string_equal(f.command.command, "goose");
+        assert_string_equal(adapter_find("goose")->label, "goose");
+        assert_string_equal(f.command.acp[0], "model=m");
+        assert_string_equal(f.command.acp[1], "permissions=reject");
+        assert_null(f.command.acp[2]);
+        fixture_done(&f);
+
+        remove_file(dir, "f.json");
+        remove_file(dir, "g.json");
         remove_file(dir, "a.json");
         remove_file(dir, "b.json");
         remove_file(dir, "c.json");

@@ -280,6 +280,23 @@ static int make_argv(const struct adapter_draft *draft, const char *command, con
         return 0;
 }
 
+static int make_acp(const struct adapter_draft *draft, struct adapter_command *c, struct err *err)
+{
+        const json_t *list = json_object_get(draft->d->json, "acp");
+        struct argv *v;
+
+        if (!list)
+                return 0;
+        v = arena_new(draft->arena, struct argv);
+        v->arena = draft->arena;
+        push_described(v, draft, list);
+        if (v->full)
+                return err_set(err, ERR_UNPROCESSABLE, "%s has more than %d options of ACP",
+                               draft->in->type, ARGS_MAX);
+        c->acp = v->list;
+        return 0;
+}
+
 static int make_args(const struct adapter_draft *draft, const char *command,
                      struct adapter_command *c, struct err *err)
 {
@@ -293,8 +310,9 @@ static int make_args(const struct adapter_draft *draft, const char *command,
                 return r;
         c->command = argv[0];
         c->args = argv + 1;
-        if (!list)
-                return 0;
+        r = make_acp(draft, c, err);
+        if (r < 0 || !list)
+                return r;
         c->list_timeout_ms = 1000 * MIN(seconds ? json_integer_value(seconds) : 20, SECONDS_MAX);
         return make_argv(draft, command, json_object_get(list, "args"), &c->list_argv, err);
 }
@@ -528,6 +546,8 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
                 adapter_trimmed(draft->arena, json_object_get(draft->in->config, "command"));
         int r;
 
+        if (!command)
+                command = adapter_choose(draft->d, "commands", draft->scope, draft->arena);
         if (!command)
                 command = json_get_string(draft->d->json, "command");
         if (!command)

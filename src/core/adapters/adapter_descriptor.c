@@ -185,7 +185,7 @@ static int check_tokens(const json_t *tokens, const char *where, struct err *err
 
 static int check_transcript(const json_t *list, const char *where, struct err *err)
 {
-        static const char *const kinds[] = { "text",   "delta", "thinking", "tool",
+        static const char *const kinds[] = { "text",   "delta", "thinking", "plan", "tool",
                                              "result", "usage", "error",    NULL };
         static const struct adapter_member members[] = { { "match", OBJECT, NULL, check_match },
                                                          { "when", CONDITION, NULL, NULL },
@@ -314,14 +314,17 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                                                     NULL };
         static const struct adapter_member members[] = {
                 { "type", TEXT, NULL, NULL },
+                { "base", TEXT, NULL, NULL },
                 { "label", TEXT, NULL, NULL },
                 { "key", TEXT, NULL, NULL },
                 { "runs", FLAG, NULL, NULL },
                 { "remote", FLAG, NULL, NULL },
                 { "http", FLAG, NULL, NULL },
                 { "command", TEXT, NULL, NULL },
+                { "commands", LIST, NULL, check_choice },
                 { "missing", TEXT, NULL, NULL },
                 { "args", LIST, NULL, check_args },
+                { "acp", LIST, NULL, check_args },
                 { "assets", LIST, NULL, adapter_check_assets },
                 { "wrap", LIST, NULL, check_wrap },
                 { "env", LIST, NULL, check_env },
@@ -395,12 +398,34 @@ static void fill(struct adapter_descriptor *d, json_t *take_json)
         };
 }
 
+/* The members that it leaves to another descriptor, which is known already. */
+static int inherit(json_t *json, struct err *err)
+{
+        static const char *const own[] = { "type", "label", "key" };
+        const char *base = json_get_string(json, "base");
+        const struct adapter_descriptor *d = base ? lookup(base) : NULL;
+        json_t *from;
+
+        if (!base)
+                return 0;
+        if (!d)
+                return adapter_check_bad(err, "", "base", "names no adapter");
+        from = json_copy((json_t *)d->json);
+        for (size_t i = 0; i < ARRAY_LEN(own); i++)
+                json_object_del(from, own[i]);
+        json_object_update_missing(json, from);
+        json_decref(from);
+        return 0;
+}
+
 static int add(const char *text, size_t len, struct err *err)
 {
         CLEAN(json_decrefp) json_t *json = NULL;
         struct adapter_descriptor *d;
         int r = json_parse(text, len, &json, err);
 
+        if (r >= 0)
+                r = inherit(json, err);
         if (r >= 0)
                 r = adapter_descriptor_check(json, err);
         if (r < 0)

@@ -57,7 +57,9 @@ struct adapter_billing {
 struct adapter_command {
         const char *command;
         const char *const *args; /* NULL-terminated */
-        const char *cwd;         /* the target's, or the one that the agent is configured with */
+        /* It is an agent that speaks ACP: what its client is told. NULL-terminated; NULL: not. */
+        const char *const *acp;
+        const char *cwd; /* the target's, or the one that the agent is configured with */
         /* Object of strings: neither the agent's own variables, which the executor adds, nor those
          * of the callback, which the engine sets last. */
         json_t *env;

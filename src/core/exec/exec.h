@@ -89,6 +89,9 @@ struct exec_request {
         const char *idempotency_key; /* NULL: none */
         const char *agent_id;        /* runs for this agent; NULL: none. See exec_agent.h */
         const char *project_id;      /* with an agent: its work is of this project; NULL: of none */
+        /* The command is an agent that speaks ACP, and the box is its client: what the client is
+         * told (berth-box/acp.c). NULL-terminated; NULL: it is not. */
+        const char *const *acp;
 
         bool is_single;         /* a runner takes it to its end: no terminal, all input at once */
         const char *const *env; /* NULL-terminated NAME=value, complete */

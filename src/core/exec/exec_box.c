@@ -62,6 +62,12 @@ static void send_start(struct exec *e)
         exec_begin_limit(e, (int64_t)e->start->timeout_ms);
         if (!box->has_output)
                 e->start->flags &= ~(uint32_t)BOX_START_OUTPUT;
+        if (e->start->flags & BOX_START_ACP && !box->has_acp) {
+                exec_finish(e, EXEC_FAILED,
+                            "The box of this place is of an earlier version, which cannot run "
+                            "agents that speak ACP. A new lease has a new box.");
+                return;
+        }
         box_link_start(box->link, e->channel, e->start);
 }
 
@@ -339,6 +345,7 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
                 tunnel_up(box->tunnel, box->link);
         box->has_files = welcome->features & BOX_FEATURE_FILES;
         box->has_output = welcome->features & BOX_FEATURE_OUTPUT;
+        box->has_acp = welcome->features & BOX_FEATURE_ACP;
         box_services_up(box);
         box_callbacks_up(box);
         box->listing = true;

@@ -131,6 +131,7 @@ struct box {
         bool has_tunnel;          /* the link's box knows tunnels */
         bool has_files;           /* and serves files */
         bool has_output;          /* and holds to limits of output */
+        bool has_acp;             /* and is a client of ACP agents */
         struct service *services; /* streams to it, and operations that wait for one */
         struct egress *egress;    /* NULL: none */
         struct channel *channels; /* callback.c */

@@ -52,14 +52,20 @@ int exec_prepare(struct op *op, struct runtime *rt, const struct kind *kind,
 
         if (r >= 0)
                 r = check_own(req, err);
-        return r < 0 ? r : kind->prepare_exec(op, rt, record, req, err);
+        if (r >= 0)
+                r = kind->prepare_exec(op, rt, record, req, err);
+        if (r >= 0 && req->acp && req->remote)
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Commands in this place run without a box, and an agent that speaks "
+                            "ACP needs one.");
+        return r;
 }
 
 /* What the kernel and the box protocol carry. */
 int exec_request_check_size(const struct exec_request *req, struct err *err)
 {
         const char *const one[] = { req->command, NULL };
-        const char *const *const lists[] = { one, req->args, req->env };
+        const char *const *const lists[] = { one, req->args, req->env, req->acp };
         size_t size = 0, longest = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++) {

@@ -262,12 +262,13 @@ static size_t aligned(size_t n)
 
 static void copy_start(struct start_letter *s, const struct exec_request *req, const char *spool)
 {
-        size_t n_args, n_env, n_redact;
+        size_t n_args, n_env, n_redact, n_acp;
         size_t args = aligned(list_size(req->args, &n_args)),
                env = aligned(list_size(req->env, &n_env)),
-               redact = aligned(list_size(req->redact, &n_redact));
+               redact = aligned(list_size(req->redact, &n_redact)),
+               acp = aligned(list_size(req->acp, &n_acp));
         const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
-        size_t size = args + env + redact;
+        size_t size = args + env + redact + acp;
         char *at;
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++)
@@ -280,6 +281,8 @@ static void copy_start(struct start_letter *s, const struct exec_request *req, c
         at = s->memory + args + env;
         s->start.redact = copy_list(req->redact, n_redact, &at);
         at = s->memory + args + env + redact;
+        s->start.acp = copy_list(req->acp, n_acp, &at);
+        at = s->memory + args + env + redact + acp;
         s->start.command = at;
         at = stpcpy(at, texts[0]) + 1;
         s->start.cwd = at;
@@ -300,7 +303,8 @@ static void post_start(struct intent *q, const char *spool)
         s->start.flags = (q->route->is_here ? BOX_START_SHARED : 0) |
                          (req->terminal ? BOX_START_TERMINAL : 0) |
                          (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
-                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0) | BOX_START_OUTPUT;
+                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0) |
+                         (req->acp ? BOX_START_ACP : 0) | BOX_START_OUTPUT;
         s->start.output = exec_output_limits(q->rt, &q->place);
         s->start.timeout_ms = (uint64_t)req->timeout_ms;
         s->start.grace_ms = SIGNAL_GRACE_MS;

@@ -353,6 +353,7 @@ static int say_hello(struct test *t, struct err *err)
                 .stdin_text = c.stdin_text,
                 .stdin_len = c.stdin_len,
                 .timeout_ms = limit,
+                .acp = c.acp,
         };
         r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         return r < 0 ? r : parse_hello(t, &in, &c, &end, err);

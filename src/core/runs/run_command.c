@@ -413,6 +413,7 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
                 .idempotency_key = key,
                 .agent_id = t->agent.id,
                 .project_id = t->project_id,
+                .acp = c->acp,
         };
         const struct kind *kind;
         int r;

@@ -197,7 +197,7 @@ static const struct exec_runner worker_runner = { .begin = execute_begin,
 int plugin_lease_admit_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             const struct exec_request *req, struct err *err)
 {
-        return plugin_box_admit(op, rt, record, req->terminal, err);
+        return plugin_box_admit(op, rt, record, req->terminal || req->acp, err);
 }
 
 int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
