@@ -246,7 +246,7 @@ static void test_sanitizing(void **state)
 
         setenv("PATH", "/daemon/bin", 1);
         setenv("HOME", "/daemon", 1);
-        kept = ssh_env_sanitize(env);
+        kept = exec_variables_sanitize(env);
         /* remote-execution 8.38, 8.42, 8.63 */
         assert_null(json_object_get(kept, "PATH"));
         assert_null(json_object_get(kept, "home"));

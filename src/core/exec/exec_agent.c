@@ -175,6 +175,7 @@ static int build(const struct secret_env *resolved, const struct exec_request *r
 int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_record *record,
                        const struct exec_request *req, struct exec_variables *ret, struct err *err)
 {
+        const struct kind *kind = kind_of_environment(rt, &record->env);
         struct secret_env resolved[N_OWNERS] = { 0 };
         json_t *env[N_OWNERS] = { 0 };
         int r = read_variables(req, env, err);
@@ -182,6 +183,12 @@ int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_rec
         for (int o = 0; r >= 0 && o < N_OWNERS; o++) {
                 struct secret_use use = describe_use(op, record, req, o);
 
+                if (kind && kind->is_elsewhere) {
+                        json_t *kept = exec_variables_sanitize(env[o]);
+
+                        json_decref(env[o]);
+                        env[o] = kept;
+                }
                 r = secret_resolve_env(op, rt, record->lease.company_id, env[o], &use, &resolved[o],
                                        err);
         }

@@ -1,5 +1,9 @@
 /* Decides which requests for commands are accepted, whatever runs the command. */
+#define _GNU_SOURCE
 #include "core/exec/exec_request.h"
+
+#include <strings.h>
+#include <unistd.h>
 
 #define ARG_BYTES_MAX 131072 /* of the kernel, its NUL included */
 #define COMMAND_MAX   ((size_t)2 << 20)
@@ -115,4 +119,61 @@ void exec_variables_update(json_t *variables, const json_t *members)
                 if (json_is_string(value))
                         json_object_set(variables, name, value);
         }
+}
+
+/* Variables for another machine */
+
+static const char *const identity[] = {
+        "PATH",
+        "HOME",
+        "PWD",
+        "SHELL",
+        "USER",
+        "LOGNAME",
+        "NVM_DIR",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
+};
+
+static bool is_identity(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_LEN(identity); i++)
+                if (strcasecmp(name, identity[i]) == 0)
+                        return true;
+        return false;
+}
+
+/* Under that very name first, then under one that differs in case only. */
+static const char *own_value(const char *name)
+{
+        const char *value = getenv(name);
+        size_t n = strlen(name);
+
+        for (char **v = environ; !value && v && *v; v++)
+                if (strncasecmp(*v, name, n) == 0 && (*v)[n] == '=')
+                        value = *v + n + 1;
+        return value;
+}
+
+json_t *exec_variables_sanitize(const json_t *env)
+{
+        json_t *kept = json_object(), *value;
+        const char *name;
+
+        json_object_foreach((json_t *)env, name, value)
+        {
+                const char *own = is_identity(name) ? own_value(name) : NULL;
+                const char *text = json_is_string(value) ? json_string_value(value)
+                                                         : json_get_string(value, "value");
+
+                if (!own || !text || !streq(own, text))
+                        json_object_set(kept, name, value);
+        }
+        return kept;
 }

@@ -35,5 +35,8 @@ int exec_request_set_env(struct op *op, const json_t *variables, struct exec_req
 int exec_request_check_size(const struct exec_request *req, struct err *err);
 /* Set the string members of an object that may be NULL. */
 void exec_variables_update(json_t *variables, const json_t *members);
+/* For a place elsewhere: without the variables that only identify this machine's user, such as a
+ * HOME with the value that the daemon itself has. A new reference. */
+json_t *exec_variables_sanitize(const json_t *env);
 
 #endif

@@ -46,6 +46,7 @@ struct lease_request {
         const char *issue_id;                 /* NULL: none */
         const char *execution_workspace_id;   /* NULL: none */
         const char *execution_workspace_mode; /* NULL: none */
+        const char *agent_id, *adapter_type;  /* of the agent that works there; NULL: none */
         const char *idempotency_key;          /* NULL: none */
         int64_t ttl_ms;                       /* 0: none asked for */
 };

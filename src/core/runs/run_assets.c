@@ -99,7 +99,7 @@ static int finish_there(struct run_task *t, const json_t *plan, const char *scri
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         const char *home = json_get_string(json_array_get(plan, 0), "home");
         struct exec_request req = {
-                .command = "sh",
+                .command = run_shell(t),
                 .args = (const char *[]){ "-c", script, NULL },
                 .cwd = "/",
                 .own_env = home ? run_keep(t->op->arena, json_pack("{s:s}", "HOME", home)) : NULL,

@@ -362,7 +362,7 @@ int run_setup(struct run_task *t, struct err *err)
         CLEAN(run_command_end_done) struct run_command_end end = { .max = SETUP_OUTPUT_MAX };
         struct adapter_command *c = &t->command;
         struct exec_request req = {
-                .command = "sh",
+                .command = run_shell(t),
                 .args = (const char *[]){ "-c", c->setup, NULL },
                 .cwd = c->cwd,
                 .timeout_ms = MAX(c->setup_timeout_ms, 0),

@@ -177,6 +177,8 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
  * before a place is taken, and again when the command is made, since the configuration may have
  * changed in between. */
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err);
+/* Which shell runs scripts there: `sh`, or `bash` where the lease declares it. */
+const char *run_shell(struct run_task *t);
 /* Where commands start, for a run that has its place already. */
 void run_find_cwd(struct run_task *t);
 

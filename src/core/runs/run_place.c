@@ -60,6 +60,8 @@ int run_acquire(struct run_task *t, struct err *err)
                 .issue_id = t->choice.issue.id,
                 .execution_workspace_id = t->choice.workspace.id,
                 .execution_workspace_mode = t->choice.mode,
+                .agent_id = t->agent.id,
+                .adapter_type = t->agent.adapter_type,
         };
         const struct environment *env = &t->choice.env;
         int r;
@@ -133,6 +135,13 @@ static int make_directory(struct run_task *t, const char *cwd, struct err *err)
 static const char *lease_text(struct run_task *t, const char *key)
 {
         return json_get_string(run_parse(t->op->arena, t->record.lease.metadata), key);
+}
+
+const char *run_shell(struct run_task *t)
+{
+        const char *shell = lease_text(t, "shellCommand");
+
+        return shell && streq(shell, "bash") ? "bash" : "sh";
 }
 
 void run_find_cwd(struct run_task *t)

@@ -115,7 +115,7 @@ static int run_there(struct run_task *t, const char *what, const char *script,
                      const struct buf *input, struct run_command_end *end, struct err *err)
 {
         struct exec_request req = {
-                .command = "sh",
+                .command = run_shell(t),
                 .args = (const char *[]){ "-c", script, NULL },
                 .cwd = "/",
                 .timeout_ms = COMMAND_MS,

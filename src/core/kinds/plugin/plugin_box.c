@@ -404,18 +404,21 @@ int plugin_box_prepare_exec(struct op *op, const struct plugin_lease *l, struct 
                             struct err *err)
 {
         struct plugin_box box;
-        json_t *variables;
+        json_t *variables, *own;
         int r = plugin_box_read(op, &l->place, &box, err);
 
         if (r < 0)
                 return r;
+        own = exec_variables_sanitize(req->own_env);
         variables = json_object();
         exec_variables_update(variables, box.env);
-        exec_variables_update(variables, req->own_env);
+        exec_variables_update(variables, own);
+        json_decref(own);
         r = exec_request_set_env(op, variables, req, err);
         json_decref(variables);
         if (!req->cwd)
-                req->cwd = arena_strdup(op->arena, json_get_string(l->metadata, "remoteCwd"));
+                req->cwd =
+                        arena_strdup(op->arena, json_get_string(plugin_lease_said(l), "remoteCwd"));
         if (!req->cwd)
                 req->cwd = "/";
         return r;

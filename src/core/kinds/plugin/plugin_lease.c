@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/exec/exec.h"
+#include "core/exec/exec_request.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/places/place.h"
@@ -113,6 +113,7 @@ int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *l
 static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
                               const struct exec_request *req)
 {
+        const char *cwd = req->cwd ? req->cwd : json_get_string(plugin_lease_said(l), "remoteCwd");
         json_t *params = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "driverKey",
                                    l->target.driver_key, "companyId", l->scope.company_id,
                                    "environmentId", l->scope.environment_id, "issueId",
@@ -126,10 +127,10 @@ static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
                         json_array_append_new(args, json_string(*arg));
                 json_object_set_new(params, "args", args);
         }
-        if (req->cwd)
-                json_object_set_new(params, "cwd", json_string(req->cwd));
+        if (cwd)
+                json_object_set_new(params, "cwd", json_string(cwd));
         if (req->own_env)
-                json_object_set(params, "env", (json_t *)req->own_env);
+                json_object_set_new(params, "env", exec_variables_sanitize(req->own_env));
         if (req->stdin_text)
                 json_object_set_new(params, "stdin", json_stringn(req->stdin_text, req->stdin_len));
         if (req->timeout_ms)

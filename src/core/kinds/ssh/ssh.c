@@ -379,7 +379,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
                 r = kind_place_config(op, &place, &document, err);
         if (r < 0)
                 return r;
-        variables = ssh_env_sanitize(ret->own_env);
+        variables = exec_variables_sanitize(ret->own_env);
         r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
         ret->cwd = choose_cwd(op, ret, document);

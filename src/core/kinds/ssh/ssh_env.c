@@ -1,29 +1,7 @@
 /* Which variables a command on an ssh host gets, and the shell lines that set them. */
 #include "core/kinds/ssh/ssh_env.h"
 
-#include <strings.h>
-
 #include "ssh/script.h"
-
-extern char **environ;
-
-static const char *const identity[] = {
-        "PATH",
-        "HOME",
-        "PWD",
-        "SHELL",
-        "USER",
-        "LOGNAME",
-        "NVM_DIR",
-        "TMPDIR",
-        "TMP",
-        "TEMP",
-        "XDG_CONFIG_HOME",
-        "XDG_CACHE_HOME",
-        "XDG_DATA_HOME",
-        "XDG_STATE_HOME",
-        "XDG_RUNTIME_DIR",
-};
 
 static bool is_name(const char *s)
 {
@@ -48,41 +26,6 @@ int ssh_env_check(const json_t *env, struct err *err)
                                        "Invalid SSH environment variable key: %s", name);
         }
         return 0;
-}
-
-static bool is_identity(const char *name)
-{
-        for (size_t i = 0; i < ARRAY_LEN(identity); i++)
-                if (strcasecmp(name, identity[i]) == 0)
-                        return true;
-        return false;
-}
-
-/* Under that very name first, then under one that differs in case only. */
-static const char *own_value(const char *name)
-{
-        const char *value = getenv(name);
-        size_t n = strlen(name);
-
-        for (char **v = environ; !value && v && *v; v++)
-                if (strncasecmp(*v, name, n) == 0 && (*v)[n] == '=')
-                        value = *v + n + 1;
-        return value;
-}
-
-json_t *ssh_env_sanitize(const json_t *env)
-{
-        json_t *kept = json_object(), *value;
-        const char *name;
-
-        json_object_foreach((json_t *)env, name, value)
-        {
-                const char *own = is_identity(name) ? own_value(name) : NULL;
-
-                if (!own || !json_is_string(value) || !streq(own, json_string_value(value)))
-                        json_object_set(kept, name, value);
-        }
-        return kept;
 }
 
 /* Wrapping */

@@ -9,10 +9,6 @@
  * be anything. */
 int ssh_env_check(const json_t *env, struct err *err);
 
-/* The variables that the caller set, without those that only identify this machine's user: an
- * identity variable with the value that the daemon itself has. A new reference. */
-json_t *ssh_env_sanitize(const json_t *env);
-
 /* The command as it is given to a box: /bin/sh sources the start-up files of the login, sets what
  * was set explicitly again, and becomes the command. `in->login` are the variables of the login. */
 void ssh_env_wrap(struct arena *arena, const struct exec_request *in, struct exec_request *ret);
