@@ -72,6 +72,15 @@ struct op op_shield(const struct op *op, int64_t ms)
         return shielded;
 }
 
+struct op op_with_time(const struct op *op, int64_t ms)
+{
+        struct op longer = *op;
+
+        if (ms > 0 && op->deadline_ms != OP_NO_DEADLINE)
+                longer.deadline_ms = MAX(op->deadline_ms, clock_mono_ms() + ms);
+        return longer;
+}
+
 int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, struct err *err)
 {
         int64_t until = limit_ms < 0 ? OP_NO_DEADLINE : clock_mono_ms() + limit_ms;

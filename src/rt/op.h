@@ -50,6 +50,9 @@ int64_t op_time_left(const struct op *op, int64_t limit_ms);
 /* The same operation for work that must still be done: `ms` from now, deaf to cancel but not to a
  * stop of the daemon. */
 struct op op_shield(const struct op *op, int64_t ms);
+/* The same operation for a step with a limit of its own, which holds also where it is longer than
+ * what is left; 0: none. */
+struct op op_with_time(const struct op *op, int64_t ms);
 
 /* Wait until fd has one of `events` (poll(2)), or the operation ends. fd -1 waits for the time
  * only. `limit_ms` < 0: as long as the operation may take. 1 ready, 0 limit passed, or ERR_*. */

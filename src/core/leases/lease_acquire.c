@@ -8,6 +8,7 @@
 #include "core/leases/stock.h"
 #include "core/places/place.h"
 #include "rt/reserve.h"
+#include "store/agents.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
 #include "store/runs.h"
@@ -174,6 +175,8 @@ static void build_lease(struct acquisition *q)
                                      "executionWorkspaceMode", q->req->execution_workspace_mode);
         int64_t now = clock_now_us();
 
+        if (q->req->agent_id)
+                json_object_set_new(metadata, "agentId", json_string(q->req->agent_id));
         if (q->kind->describe)
                 q->kind->describe(&q->place, &q->opened, q->claimed, metadata);
         q->record->env = *q->env;
@@ -216,9 +219,15 @@ static int check_ids(struct db *db, const struct acquisition *q, struct err *err
         struct run run;
         struct issue issue;
         struct execution_workspace workspace;
+        struct agent agent;
         int r = 0;
 
-        if (req->run_id) {
+        if (req->agent_id) {
+                r = agents_get(db, req->agent_id, a, &agent, err);
+                if (r >= 0)
+                        r = refuse_foreign("agentId", own, agent.company_id, err);
+        }
+        if ((r >= 0 || r == ERR_NOT_FOUND) && req->run_id) {
                 r = runs_get(db, req->run_id, a, &run, err);
                 if (r >= 0)
                         r = refuse_foreign("heartbeatRunId", own, run.company_id, err);
@@ -531,6 +540,7 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
                   const struct lease_request *req, struct lease_record *ret, struct err *err)
 {
         struct acquisition q = { .op = op, .rt = rt, .env = env, .req = req, .record = ret };
+        struct op longer;
         int r;
 
         *ret = (struct lease_record){ 0 };
@@ -543,6 +553,9 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
                 r = check_allowed(&q, err);
         if (r >= 0)
                 r = q.kind->plan(op, rt, env, req, &q.plan, err);
+        /* The lease is recorded after the place was opened, however long that may take. */
+        longer = op_with_time(op, q.plan.open_ms);
+        q.op = &longer;
         if (r >= 0)
                 r = acquire_steps(&q, err);
         if (q.has_stale) {

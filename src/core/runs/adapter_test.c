@@ -441,7 +441,7 @@ static bool is_host_elsewhere(const struct test *t)
 static int acquire_lease(struct test *t)
 {
         CLEAN(err_done) struct err why = { 0 };
-        struct lease_request req = { .ttl_ms = TEST_MS + RELEASE_MS };
+        struct lease_request req = { .ttl_ms = TEST_MS + RELEASE_MS, .adapter_type = t->req->type };
         int r = lease_acquire(t->op, t->rt, &t->env, &req, &t->record, &why);
 
         if (r >= 0)

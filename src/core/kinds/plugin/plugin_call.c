@@ -45,6 +45,7 @@ json_t *plugin_clean_config(const json_t *stored)
 
         json_object_del(config, "provider");
         json_object_del(config, "$plugin");
+        json_object_del(config, "$adapter");
         json_object_del(config, "$lease");
         json_object_del(config, "$box");
         return config;
@@ -98,6 +99,47 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
         if (r >= 0)
                 *ret_secrets = plugin_secret_values(op, target, *ret);
         return r;
+}
+
+/* Files */
+
+/* The length of the path that a text names between quotes or spaces; 0: it is none. */
+static size_t path_length(const char *at)
+{
+        return *at == '/' ? strcspn(at, " '\"`,;:)\n") : 0;
+}
+
+/* Whether there is such a file on this machine is not said: users choose the path. */
+const char *plugin_hint_files(const struct op *op, const struct runtime *rt,
+                              const struct plugin_target *target, const char *said)
+{
+        static const char *const signs[] = { "ENOENT", "EACCES", "o such file",
+                                             "ermission denied" };
+        bool about_file = false;
+        size_t n;
+
+        for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+                about_file = about_file || strstr(said, signs[i]);
+        if (!about_file || !rt->settings.plugin_confine)
+                return NULL;
+        for (const char *at = said; *at; at++) {
+                n = path_length(at);
+                if (n > 1 && (at == said || strchr(" '\"`(", at[-1])))
+                        return arena_printf(op->arena,
+                                            "The worker is confined; give it a file of this "
+                                            "machine with the setting plugin_paths, here "
+                                            "\"%s:%.*s\"",
+                                            target->plugin_key, (int)n, at);
+        }
+        return NULL;
+}
+
+int plugin_explain(const struct op *op, const struct runtime *rt,
+                   const struct plugin_target *target, int r, struct err *err)
+{
+        const char *hint = r < 0 && err ? plugin_hint_files(op, rt, target, err->msg) : NULL;
+
+        return hint ? err_wrap(err, r, "%s", hint) : r;
 }
 
 /* Calling */

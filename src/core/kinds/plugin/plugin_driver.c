@@ -48,7 +48,8 @@ static int driver_plan(struct op *op, struct runtime *rt, const struct environme
         *ret = (struct lease_plan){
                 .provider = arena_printf(op->arena, "plugin:%s:%s", plugin, driver),
                 .policy = POLICY_EPHEMERAL,
-                .config = plugin_place_config(op, &target, json_get_object(config, "driverConfig")),
+                .config = plugin_place_config(op, &target, json_get_object(config, "driverConfig"),
+                                              NULL),
                 .has_world = true,
         };
         return 0;

@@ -26,13 +26,15 @@ json_t *plugin_object(struct op *op, const char *text)
 }
 
 const char *plugin_place_config(struct op *op, const struct plugin_target *target,
-                                const json_t *config)
+                                const json_t *config, const char *adapter_type)
 {
         CLEAN(json_decrefp) json_t *recorded = json_copy((json_t *)config);
 
         json_object_set_new(recorded, "$plugin",
                             json_pack("{s:s, s:s, s:s}", "id", target->plugin_id, "key",
                                       target->plugin_key, "driverKey", target->driver_key));
+        if (adapter_type)
+                json_object_set_new(recorded, "$adapter", json_string(adapter_type));
         return json_to_arena(op->arena, recorded);
 }
 
@@ -132,23 +134,34 @@ static int explain_unknown(const struct plugin_target *target, const struct leas
                         target->plugin_key, since, req->run_id ? req->run_id : "none");
 }
 
-/* An explicit limit holds, also when it is longer than an operation usually may take. */
-static struct op with_time(const struct op *op, int64_t limit_ms)
+/* Whom the place is for. Providers choose images and decide about reuse by these members, so they
+ * are left out where there is nothing to say. */
+static void add_holder(json_t *params, const struct lease_request *req)
 {
-        struct op longer = *op;
+        const struct {
+                const char *name, *value;
+        } members[] = {
+                { "workspaceMode", req->execution_workspace_mode },
+                { "agentId", req->agent_id },
+                { "executionWorkspaceId", req->execution_workspace_id },
+                { "adapterType", req->adapter_type },
+        };
 
-        if (limit_ms > 0 && op->deadline_ms != OP_NO_DEADLINE)
-                longer.deadline_ms = MAX(op->deadline_ms, clock_mono_ms() + limit_ms);
-        return longer;
+        for (size_t i = 0; i < ARRAY_LEN(members); i++)
+                if (members[i].value)
+                        json_object_set_new(params, members[i].name, json_string(members[i].value));
 }
 
 static json_t *acquire_params(const struct lease_request *req)
 {
-        json_t *params = json_pack("{s:s}", "runId", req->run_id ? req->run_id : uuid_new().s);
+        json_t *params = json_pack("{s:s}", "runId", req->run_id ? req->run_id : uuid_new_run().s);
+        char until[ISO_TIME_LEN + 1];
 
-        if (req->execution_workspace_mode)
-                json_object_set_new(params, "workspaceMode",
-                                    json_string(req->execution_workspace_mode));
+        add_holder(params, req);
+        if (req->ttl_ms) {
+                clock_iso(clock_wall_us() + req->ttl_ms * US_PER_MS, until);
+                json_object_set_new(params, "requestedExpiresAt", json_string(until));
+        }
         return params;
 }
 
@@ -181,9 +194,10 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
                 .late = late_lease_arrived,
                 .ctx = late,
         };
-        longer = with_time(op, q.limit_ms);
+        longer = op_with_time(op, q.limit_ms);
         FAULT("provider.acquire.before");
         r = plugin_request(&longer, rt, &q, &answer, err);
+        r = plugin_explain(op, rt, &target, r, err);
         FAULT("provider.acquire.after");
         if (r != ERR_TIMEOUT && r != ERR_CANCELLED)
                 late_lease_free(late); /* else the host has it until the worker has answered */
@@ -251,10 +265,10 @@ int plugin_config_for(struct op *op, struct runtime *rt, const struct place *pla
         return 0;
 }
 
-/* One call about a place that exists. */
+/* One call about a place that exists; `req`: whom it is resumed for, NULL: it is given up. */
 static int ask_about(struct op *op, struct runtime *rt, const struct place *place,
                      const char *method, const json_t *recorded, const struct plugin_target *target,
-                     bool giving_up, json_t **ret, struct err *err)
+                     const struct lease_request *req, json_t **ret, struct err *err)
 {
         struct plugin_scope scope = scope_of(place, NULL);
         struct plugin_request q = { .target = target, .scope = &scope, .method = method };
@@ -264,13 +278,20 @@ static int ask_about(struct op *op, struct runtime *rt, const struct place *plac
         if (r < 0)
                 return r;
         metadata = lease_metadata(op, rt, place, recorded, &scope.issue_id);
-        if (giving_up)
+        if (req)
+                scope.issue_id = req->issue_id;
+        else
                 scope.place_id = place->id;
         q.config = config;
         q.limit_ms = plugin_limit_lease(target, config);
         q.take_params =
                 json_pack("{s:o, s:o}", "providerLeaseId",
                           json_string_or_null(place->provider_lease_id), "leaseMetadata", metadata);
+        if (req) {
+                if (req->run_id)
+                        json_object_set_new(q.take_params, "runId", json_string(req->run_id));
+                add_holder(q.take_params, req);
+        }
         return plugin_request(op, rt, &q, ret, err);
 }
 
@@ -290,9 +311,10 @@ int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *p
         r = target_of(op, rt, recorded, &target, err);
         if (r < 0)
                 return r;
-        longer = with_time(op, plugin_limit_lease(&target, recorded));
+        longer = op_with_time(op, plugin_limit_lease(&target, recorded));
         FAULT("provider.resume.before");
-        r = ask_about(&longer, rt, place, RESUME, recorded, &target, false, &answer, err);
+        r = ask_about(&longer, rt, place, RESUME, recorded, &target, req, &answer, err);
+        r = plugin_explain(op, rt, &target, r, err);
         FAULT("provider.resume.after");
         if (r >= 0)
                 r = read_lease(op, &target, recorded, answer, ret, err);
@@ -329,7 +351,7 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
                          ? DESTROY
                          : RELEASE;
         FAULT("provider.release.before");
-        r = ask_about(op, rt, place, method, recorded, &target, true, &answer, err);
+        r = ask_about(op, rt, place, method, recorded, &target, NULL, &answer, err);
         FAULT("provider.release.after");
         /* A provider without release has nothing to give up. */
         if (r == ERR_NOT_IMPLEMENTED) {

@@ -7,6 +7,7 @@
  * the stored configuration (secrets as references) plus members of our own:
  *
  *   "$plugin": {"id", "key", "driverKey"}   the plugin that serves it
+ *   "$adapter": "..."                       what it was opened for: providers choose images by it
  *   "$lease":  {...}                        what the provider said of it, secrets stripped
  *   "$box":    {...}                        a box inside, if there is one (plugin_box.h)
  *
@@ -46,7 +47,8 @@ int64_t plugin_limit_execute(int64_t requested_ms, const json_t *config);
  * waited for a while. ERR_UNPROCESSABLE with Paperclip's texts. */
 int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
                           struct plugin_target *ret, struct err *err);
-/* The same without waiting: 1 when one runs, 0 when none does. */
+/* The same, waiting only for a worker that starts with the daemon: 1 when one runs, 0 when none
+ * does. */
 int plugin_running_provider(struct op *op, struct runtime *rt, const char *provider,
                             struct plugin_target *ret, struct err *err);
 /* The driver of a plugin (by id or key) that is ready and runs; ERR_UNPROCESSABLE with Paperclip's
@@ -57,9 +59,10 @@ int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key
 
 /* The document of a row, kept by the arena; NULL when it is no object. */
 json_t *plugin_object(struct op *op, const char *text);
-/* The configuration for a place that this target will keep: `config` with "$plugin". */
+/* The configuration for a place that this target will keep: `config` with "$plugin" and "$adapter"
+ * (NULL: none). */
 const char *plugin_place_config(struct op *op, const struct plugin_target *target,
-                                const json_t *config);
+                                const json_t *config, const char *adapter_type);
 /* What a worker gets as configuration: without `provider` and our own members. A new reference. */
 json_t *plugin_clean_config(const json_t *stored);
 /* The same for a call about a place: for environments of the plugin driver it is {} once the
@@ -83,6 +86,14 @@ struct plugin_request {
 };
 int plugin_request(struct op *op, struct runtime *rt, const struct plugin_request *q, json_t **ret,
                    struct err *err);
+
+/* What a worker says that misses a file of this machine: which setting gives it the file. NULL:
+ * nothing to say. In the arena. */
+const char *plugin_hint_files(const struct op *op, const struct runtime *rt,
+                              const struct plugin_target *target, const char *said);
+/* Puts the same in front of an error; returns r. */
+int plugin_explain(const struct op *op, const struct runtime *rt,
+                   const struct plugin_target *target, int r, struct err *err);
 
 /* Resolve the secrets of a configuration. *ret is a new reference; *ret_secrets the values, for
  * keeping them out of texts; both only for the call at hand. */

@@ -65,7 +65,7 @@ static int provider_plan(struct op *op, struct runtime *rt, const struct environ
         *ret = (struct lease_plan){
                 .provider = key,
                 .policy = reuse ? POLICY_REUSE_ENVIRONMENT : POLICY_EPHEMERAL,
-                .config = plugin_place_config(op, &target, config),
+                .config = plugin_place_config(op, &target, config, req->adapter_type),
                 .has_world = true,
                 .reuse = reuse,
                 .open_ms = plugin_limit_lease(&target, config),

@@ -1,5 +1,6 @@
 /* Validating and probing configurations by asking the plugin's worker. */
 #include "base/log.h"
+#include "codec/secret_refs.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/plugins/plugin_registry.h"
 
@@ -41,14 +42,43 @@ static int ask_worker(struct op *op, struct runtime *rt, const struct plugin_tar
                 return 0;
         }
         if (r < 0)
-                return r;
+                return plugin_explain(op, rt, target, r, err);
         normal = json_get_object(answer, "normalizedConfig");
         if (!json_is_true(json_object_get(answer, "ok")))
-                r = refuse_config(answer, fallback, err);
+                r = plugin_explain(op, rt, target, refuse_config(answer, fallback, err), err);
         else
                 *ret = json_deep_copy(normal ? normal : config);
         json_decref(answer);
         return r;
+}
+
+/* Pickers of secrets send {type: "secret_ref", secretId, version?} for members that the schema
+ * calls secret; a worker knows texts only, and the id is what is stored. */
+static int take_references(struct op *op, const struct plugin_target *target, json_t *config,
+                           struct err *err)
+{
+        json_t *paths = json_keep(op->arena, secret_ref_paths(target->schema)), *path;
+        size_t i;
+
+        json_array_foreach(paths, i, path)
+        {
+                const char *at = json_string_value(path);
+                const json_t *ref = json_path_get(config, at);
+                const json_t *version = json_object_get(ref, "version");
+                const char *type = json_get_string(ref, "type");
+                const char *id = json_get_string(ref, "secretId");
+
+                if (!type || !streq(type, "secret_ref") || !id)
+                        continue;
+                if (version &&
+                    !(json_is_string(version) && streq(json_string_value(version), "latest")))
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "Secret binding at %s pins a version; sandbox provider "
+                                       "secret references always resolve the latest version.",
+                                       at);
+                json_path_set(config, at, json_string(id));
+        }
+        return 0;
 }
 
 int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
@@ -74,9 +104,12 @@ int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
                         "running.",
                         key);
         clean = plugin_clean_config(*config);
-        r = ask_worker(op, rt, &target, clean,
-                       arena_printf(op->arena, "Sandbox provider \"%s\" rejected its config.", key),
-                       &normal, err);
+        r = take_references(op, &target, clean, err);
+        if (r >= 0)
+                r = ask_worker(op, rt, &target, clean,
+                               arena_printf(op->arena,
+                                            "Sandbox provider \"%s\" rejected its config.", key),
+                               &normal, err);
         json_decref(clean);
         if (r < 0)
                 return r;
@@ -134,8 +167,13 @@ static void take_result(const struct probe *q, const json_t *answer)
         const char *summary = json_get_string(answer, "summary");
         json_t *diagnostics = json_object_get(answer, "diagnostics");
         json_t *metadata = json_get_object(answer, "metadata");
+        const json_t *first = json_array_get(diagnostics, 0);
+        const char *said = summary ? summary : json_get_string(first, "message");
+        const char *hint = said ? plugin_hint_files(q->op, q->rt, &q->target, said) : NULL;
 
         q->ret->ok = json_is_true(json_object_get(answer, "ok"));
+        if (hint)
+                buf_appendf(&q->ret->summary, "%s: ", hint);
         if (summary && *summary)
                 buf_puts(&q->ret->summary, summary);
         else

@@ -1,0 +1,141 @@
+"""What newer providers are told, and what they may take their time for."""
+
+import json
+import threading
+
+from berthtest import SOURCE, ident, wait_until
+from providertest import KEY, RUN, ProviderTest
+
+RUN2 = "44444444-4444-4444-8444-444444444444"
+AGENT, WORKSPACE, ISSUE, ISSUE2 = (f"{n}0000000-0000-4000-8000-000000000000" for n in "5678")
+
+
+class NewerTest(ProviderTest):
+    daemon_env = {**ProviderTest.daemon_env, "HOME": "/srv/of-the-daemon"}
+
+    def execute(self, lease, **body):
+        return self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "x", **body})
+
+    # Kubernetes chooses its image by adapterType, Daytona reuses by agentId and executionWorkspaceId.
+    def test_whom_a_place_is_for(self):
+        env = self.sandbox(reuseLease=True)
+        holder = {"agentId": AGENT, "adapterType": "claude_local", "executionWorkspaceId": WORKSPACE}
+        first = self.take(env, heartbeatRunId=RUN, issueId=ISSUE, executionWorkspaceMode="isolated_workspace", **holder)
+        asked = self.provider.calls("environmentAcquireLease")[0]
+        self.assertEqual({name: asked[name] for name in (*holder, "issueId", "runId", "workspaceMode")},
+                         {**holder, "issueId": ISSUE, "runId": RUN, "workspaceMode": "isolated_workspace"})
+        self.assertEqual(first["metadata"]["agentId"], AGENT)
+        self.release(first)
+        second = self.take(env, heartbeatRunId=RUN2, issueId=ISSUE2, **holder)
+        self.assertEqual(second["providerLeaseId"], first["providerLeaseId"])
+        asked = self.provider.calls("environmentResumeLease")[0]
+        self.assertEqual({name: asked[name] for name in (*holder, "issueId", "runId")},
+                         {**holder, "issueId": ISSUE2, "runId": RUN2})
+        self.assertEqual(asked["leaseMetadata"], first["metadata"])
+        self.release(second)
+        # the image of one adapter does not serve another
+        third = self.take(env, heartbeatRunId=RUN, **{**holder, "adapterType": "codex_local"})
+        self.assertNotEqual(third["providerLeaseId"], first["providerLeaseId"])
+
+    def test_until_when_it_is_wanted(self):
+        lease = self.take(self.sandbox(), ttlMs=60000)
+        asked = self.provider.calls("environmentAcquireLease")[0]
+        self.assertRegex(asked["requestedExpiresAt"], r"^\d{4}-\d\d-\d\dT")
+        self.assertNotIn("agentId", asked)
+        self.release(lease)
+
+    # environment-runtime 3.5 of newer versions: pickers of secrets send objects
+    def test_references_to_secrets(self):
+        secret = self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "k", "value": "very-secret"},
+                         status=201)
+        reference = {"type": "secret_ref", "secretId": secret["id"], "version": "latest"}
+        env = self.sandbox(apiKey=reference)
+        self.assertEqual(env["config"]["apiKey"], secret["id"])
+        lease = self.take(env, heartbeatRunId=RUN)
+        self.assertEqual(self.provider.calls("environmentAcquireLease")[0]["config"]["apiKey"], "very-secret")
+        self.assertNotIn("very-secret", json.dumps(lease))
+        refused = self.req("POST", f"/api/companies/{self.company_id}/environments", {
+            "name": "pinned", "driver": "sandbox", "config": {
+                "provider": "acme", "image": "i", "apiKey": {**reference, "version": 1}}})
+        self.assert_error(refused, 422, contains="pins a version")
+
+    # remote-execution 8.51
+    def test_where_a_command_starts_and_with_what(self):
+        lease = self.take(self.sandbox(), heartbeatRunId=RUN)
+        self.execute(lease, env={"HOME": "/srv/of-the-daemon", "LANG": "C", "USER": "somebody-else"})
+        self.execute(lease, cwd="/elsewhere")
+        first, second = self.provider.calls("environmentExecute")
+        self.assertEqual((first["cwd"], second["cwd"]), ("/work", "/elsewhere"))
+        self.assertEqual(first["env"], {"LANG": "C", "USER": "somebody-else"})
+        machine = self.take(self.machine(), heartbeatRunId=RUN)
+        self.execute(machine)
+        self.assertEqual(self.provider.calls("environmentExecute")[2]["cwd"], "/work")
+
+    # The request's own time is 2 s here, the provider's a minute.
+    def test_slow_acquire(self):
+        env = self.sandbox(timeoutMs=60000)
+        self.daemon.stop()
+        self.daemon.env["BERTH_OPERATION_TIMEOUT_MS"] = "2000"
+        self.daemon.start()
+        self.provider.wait_running()
+        self.provider.behave(AcquireLease={"delay": 2.5})
+        lease = self.take(env, heartbeatRunId=RUN)
+        self.assertEqual(self.provider.world(), {lease["providerLeaseId"]})
+
+    def test_a_file_that_the_worker_does_not_see(self):
+        env = self.sandbox()
+        said = {"code": -32002, "message": "ENOENT: no such file or directory, open '/root/.kube/config'"}
+        self.provider.behave(AcquireLease={"error": said}, ValidateConfig={"error": said},
+                             Probe={"result": {"ok": False, "summary": said["message"]}})
+        setting = f'plugin_paths, here "{KEY}:/root/.kube/config"'
+        self.assert_error(self.req("POST", f"/api/environments/{env['id']}/leases", {"heartbeatRunId": RUN}), 502,
+                          contains=setting)
+        self.assertIn(setting, self.ok("POST", f"/api/environments/{env['id']}/probe")["summary"])
+        refused = self.req("PATCH", f"/api/environments/{env['id']}", {"config": {"provider": "acme", "image": "j"}})
+        self.assertIn(setting, refused.error)
+
+    # All workers are asked before one of them has answered, and requests wait for them.
+    def test_workers_start_side_by_side(self):
+        others = [self.install_provider(key=f"{KEY}{i}", environmentDrivers=[
+            {"driverKey": f"acme{i}", "kind": "sandbox_provider", "displayName": "A", "configSchema": {}}])
+            for i in range(3)]
+        providers = [self.provider, *others]
+        self.daemon.stop()
+        for provider in providers:
+            provider.behave_as({"initialize": {"hold": "go"}})
+        self.daemon.start()
+        for provider in providers:
+            wait_until(lambda p=provider: len([c for c in (p.dir / "calls").read_text().splitlines()
+                                               if '"initialize"' in c]) == 2, "it is being started")
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(self.req(
+            "POST", f"/api/companies/{self.company_id}/environments",
+            {"name": "box", "driver": "sandbox", "config": {"provider": "acme2", "image": "i"}})))
+        asking.start()
+        for provider in providers:
+            provider.let_go()
+        asking.join()
+        self.assertEqual(answers[0].status, 201, answers[0].json)
+
+
+class RunTest(ProviderTest):
+    """What a run asks for."""
+    worker = SOURCE / "test" / "workers" / "runner.py"
+    daemon_env = {**ProviderTest.daemon_env, "BERTH_PLUGIN_BOX": "off"}
+
+    def test_run(self):
+        env = self.sandbox()
+        agent = self.ok("POST", f"/api/companies/{self.company_id}/agents", {
+            "name": "worker", "role": "engineer", "adapterType": "process", "defaultEnvironmentId": env["id"],
+            "adapterConfig": {"command": "/bin/sh", "args": ["-c", "true"]}}, status=201)
+        runs = []
+        for _ in range(2):
+            run = self.ok("POST", f"/api/agents/{ident(agent)}/wakeup", {"source": "on_demand"}, status=202)
+            wait_until(lambda r=run: self.ok("GET", f"/api/heartbeat-runs/{r['id']}")["status"]
+                       not in ("queued", "running"), "it ends")
+            runs.append(run["id"])
+        asked = self.provider.calls("environmentAcquireLease")
+        self.assertEqual([(a["agentId"], a["adapterType"], a["runId"]) for a in asked],
+                         [(agent["id"], "process", run) for run in runs])
+        # exe.dev names its machines by them
+        self.assertNotEqual(runs[0][:8], runs[1][:8])
