@@ -199,7 +199,7 @@ void doctor_subids(struct doctor_report *d)
         doctor_add(d, "subuid ranges", ranges && helper ? DOCTOR_OK : DOCTOR_LIMITED,
                    ranges && helper ? "there, with newuidmap"
                    : ranges         ? "there, but newuidmap is not"
-                                    : "none: a sandbox has only one user",
+                                    : "none: no sandbox can be made",
                    ranges ? "apt install uidmap"
                           : cli_printf(d->cli,
                                        "usermod --add-subuids 100000-165535 --add-subgids "

@@ -28,12 +28,15 @@ static struct id_range read_range(const char *path)
         return range;
 }
 
+/* NULL: the user has none. */
 static const char *ids_argument(struct cli *c)
 {
         struct id_range range = { ROOT_FIRST, ROOT_COUNT };
 
         if (geteuid() != 0)
                 range = id_range_common(read_range("/etc/subuid"), read_range("/etc/subgid"));
+        if (range.count == 0)
+                return NULL;
         return cli_printf(c, "%lld:%lld", (long long)range.first, (long long)range.count);
 }
 
@@ -95,6 +98,12 @@ void doctor_sandbox(struct doctor_report *d)
         if (!program) {
                 doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box is not beside berth",
                            "install both programs together");
+                return;
+        }
+        if (!argv[3]) {
+                doctor_add(d, "sandbox", DOCTOR_MISSING,
+                           "the built-in one does not start for a user without subordinate ids",
+                           "mend what is missing above");
                 return;
         }
         if (run_check(program, argv, STDOUT_FILENO, &out, &status) != 0 || out.len == 0) {

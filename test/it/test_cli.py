@@ -3,8 +3,11 @@ when something is wrong, and how it exits."""
 
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 from berthtest import BINARIES, BUILD, SOURCE, BerthTest
@@ -546,6 +549,19 @@ class DoctorTest(CliTest):
             self.assertTrue(checks[name]["fix"])
             self.assertFalse(checks[name]["needed"])
         self.assertEqual(out[0], 0 if report["ok"] else 1)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_a_user_without_subordinate_ids(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o711)
+            if any(p.stat().st_mode & 0o001 == 0 for p in pathlib.Path(folder).parents):
+                self.skipTest("the temporary directory is closed to other users")
+            for name in ("berth", "berth-box"):
+                shutil.copy2(BUILD / name, folder)
+            shown = subprocess.run(["setpriv", "--reuid=58232", "--regid=58232", "--clear-groups", f"{folder}/berth", "doctor",
+                                    "--json", "--data", f"{folder}/data"], capture_output=True, text=True, check=False)
+        checks = {c["name"]: c["status"] for c in json.loads(shown.stdout)["checks"]}
+        self.assertEqual((checks["sandbox"], shown.stderr), ("missing", ""))
 
     def test_without_one(self):
         self.daemon.stop()
