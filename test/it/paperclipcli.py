@@ -67,13 +67,16 @@ class Driver:
             cls.started = cls(dist)
         return cls.started
 
-    def run(self, args, env):
-        self.process.stdin.write(json.dumps({"argv": [str(arg) for arg in args], "env": env}) + "\n")
+    def ask(self, **question):
+        self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise AssertionError(f"the command line died over {args}")
-        answer = json.loads(line)
+            raise AssertionError(f"the command line died over {question}")
+        return json.loads(line)
+
+    def run(self, args, env):
+        answer = self.ask(argv=[str(arg) for arg in args], env=env)
         return subprocess.CompletedProcess(args, answer["status"], answer["stdout"], answer["stderr"])
 
     def close(self):
