@@ -16,30 +16,52 @@ static int read_managed(struct call *c, struct db **ret, struct agent *ret_agent
         return r < 0 ? r : agent_load_managed(*ret, c->op, c->params[0], ret_agent, err);
 }
 
+static int show_configuration(void *ctx, const struct agent *g)
+{
+        struct call *c = ctx;
+        struct jw *w = &c->json;
+
+        jw_object(w);
+        jw_kstring(w, "id", g->id);
+        jw_kstring(w, "companyId", g->company_id);
+        jw_kstring(w, "name", g->name);
+        jw_kstring(w, "role", g->role);
+        jw_kstring(w, "title", g->title);
+        jw_kstring(w, "status", g->status);
+        jw_kstring(w, "reportsTo", g->reports_to);
+        jw_kstring(w, "adapterType", g->adapter_type);
+        jw_kraw(w, "adapterConfig", audit_redacted(c->op->arena, g->adapter_config));
+        jw_kraw(w, "runtimeConfig", audit_redacted(c->op->arena, g->runtime_config));
+        jw_kraw(w, "permissions", g->permissions);
+        jw_ktime(w, "updatedAt", g->updated_at);
+        jw_object_end(w);
+        return 0;
+}
+
 static int get_configuration(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct jw *w = call_json(c);
         struct agent g;
         int r = read_managed(c, &db, &g, err);
 
         if (r < 0)
                 return r;
-        jw_object(w);
-        jw_kstring(w, "id", g.id);
-        jw_kstring(w, "companyId", g.company_id);
-        jw_kstring(w, "name", g.name);
-        jw_kstring(w, "role", g.role);
-        jw_kstring(w, "title", g.title);
-        jw_kstring(w, "status", g.status);
-        jw_kstring(w, "reportsTo", g.reports_to);
-        jw_kstring(w, "adapterType", g.adapter_type);
-        jw_kraw(w, "adapterConfig", audit_redacted(c->op->arena, g.adapter_config));
-        jw_kraw(w, "runtimeConfig", audit_redacted(c->op->arena, g.runtime_config));
-        jw_kraw(w, "permissions", g.permissions);
-        jw_ktime(w, "updatedAt", g.updated_at);
-        jw_object_end(w);
-        return 0;
+        (void)call_json(c);
+        return show_configuration(c, &g);
+}
+
+static int list_configurations(struct call *c, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = call_read(c, c->params[0], &db, err);
+
+        if (r >= 0)
+                r = access_manage_agents(db, &c->actor, c->params[0], err);
+        if (r < 0)
+                return r;
+        (void)call_list(c);
+        return call_list_end(
+                c, agents_list(db, c->params[0], c->op->arena, show_configuration, c, err));
 }
 
 static int show_revision(void *ctx, const struct agent_config_revision *row)
@@ -381,6 +403,7 @@ static int list_sessions(struct call *c, struct err *err)
 
 const struct route routes_agent_config[] = {
         { "GET", "/api/agents/:id/configuration", .fn = get_configuration },
+        { "GET", "/api/companies/:companyId/agent-configurations", .fn = list_configurations },
         { "GET", "/api/agents/:id/config-revisions", .fn = list_revisions },
         { "GET", "/api/agents/:id/config-revisions/:revision", .fn = get_revision },
         { "POST", "/api/agents/:id/config-revisions/:revision/rollback", .fn = roll_back,

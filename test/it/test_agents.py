@@ -149,6 +149,10 @@ class AgentTest(WorkTest):
         shown = self.ok("GET", path + "/configuration")
         self.assertEqual(shown["adapterConfig"]["apiKey"], "***REDACTED***")
         self.assertEqual(shown["adapterConfig"]["env"], {"MY_TOKEN": "***REDACTED***"})
+        everyone = f"/api/companies/{self.acme['id']}/agent-configurations"
+        self.assertEqual([g for g in self.ok("GET", everyone) if g["id"] == agent["id"]], [shown])
+        other = self.agent(self.acme, "Other")
+        self.assert_error(self.as_agent(other, "GET", everyone), 403, "Missing permission: can create agents")
         self.assertEqual(self.ok("GET", path + "/config-revisions"), [])
         self.ok("PATCH", path, {"title": "one", "adapterConfig": {"command": "bash"}})
         self.ok("PATCH", path, {"icon": "x"})  # nothing that is recorded
