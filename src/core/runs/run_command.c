@@ -6,7 +6,6 @@
 #include "core/adapters/adapter_internal.h"
 #include "core/exec/exec_request.h"
 #include "core/runs/run_internal.h"
-#include "core/runs/run_wait.h"
 #include "store/agent_state.h"
 #include "store/run_commands.h"
 
@@ -302,101 +301,6 @@ static void add_redact(struct arena *arena, const char *value, struct exec_reque
                 memcpy(list, req->redact, n * sizeof(*list));
         list[n] = value;
         req->redact = list;
-}
-
-/* The lines of its output become events; the last ones, where there are too many. */
-#define SETUP_LINES      200
-#define SETUP_OUTPUT_MAX ((size_t)1 << 20)
-
-struct setup_lines {
-        struct run_task *t;
-        const char *text;
-};
-
-static int add_setup_lines(struct db *db, void *arg, struct err *err)
-{
-        const struct setup_lines *q = arg;
-        const char *line = q->text;
-        size_t n = 0;
-        int r = 0;
-
-        for (const char *at = line; *at; at++)
-                n += *at == '\n';
-        for (; r >= 0 && *line; line += strcspn(line, "\n"), line += *line == '\n') {
-                if (n-- > SETUP_LINES || strcspn(line, "\r\n") == 0 ||
-                    str_starts(line, ADAPTER_FOUND))
-                        continue;
-                r = run_event_add(db, q->t->rt, &q->t->run, "install", "info",
-                                  adapter_first_line(q->t->op->arena, line), NULL, err);
-        }
-        return r;
-}
-
-/* The last line that is not empty; NULL: none. */
-static const char *last_line(struct arena *arena, const char *text)
-{
-        const char *end = text + strlen(text), *begin;
-
-        while (end > text && strchr(" \t\r\n", end[-1]))
-                end--;
-        for (begin = end; begin > text && begin[-1] != '\n';)
-                begin--;
-        return end > begin ? adapter_first_line(arena, begin) : NULL;
-}
-
-/* A program outside the search path is started by its path, unless something else is started in its
- * place. */
-static void use_program(struct adapter_command *c, const char *path)
-{
-        const char *slash = strrchr(path, '/');
-
-        if (!slash || !streq(slash + 1, c->command))
-                return;
-        if (c->list_argv && streq(c->list_argv[0], c->command))
-                c->list_argv[0] = path;
-        c->command = path;
-}
-
-int run_setup(struct run_task *t, struct err *err)
-{
-        CLEAN(run_command_end_done) struct run_command_end end = { .max = SETUP_OUTPUT_MAX };
-        struct adapter_command *c = &t->command;
-        struct exec_request req = {
-                .command = run_shell(t),
-                .args = (const char *[]){ "-c", c->setup, NULL },
-                .cwd = c->cwd,
-                .timeout_ms = MAX(c->setup_timeout_ms, 0),
-                .idempotency_key = arena_printf(t->op->arena, "setup:%s", t->run.id),
-        };
-        struct setup_lines lines = { .t = t };
-        const char *said;
-        int r;
-
-        if (!c->setup)
-                return 0;
-        FAULT("run.setup.before");
-        r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
-        FAULT("run.setup.after");
-        if (r == ERR_CANCELLED)
-                return r;
-        if (r < 0) { /* the place could not be asked: the command will say what is missing */
-                err_clear(err);
-                return 0;
-        }
-        said = last_line(t->op->arena, buf_str(&end.out));
-        if (said && str_starts(said, ADAPTER_FOUND))
-                use_program(c, said + strlen(ADAPTER_FOUND));
-        lines.text = buf_str(&end.out);
-        if (end.out.len > 0)
-                r = store_write(t->op, t->rt->store, add_setup_lines, &lines, err);
-        if (r < 0 || (!end.how.timed_out && end.how.has_code && end.how.code == 0))
-                return r;
-        if (end.how.timed_out)
-                said = arena_printf(t->op->arena, "it took longer than %llds",
-                                    (long long)(c->setup_timeout_ms / 1000));
-        t->failure_code = "adapter_install_failed";
-        return err_set(err, ERR_UNPROCESSABLE, "%s%s%s", c->setup_error, said ? ": " : "",
-                       said ? said : "");
 }
 
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)

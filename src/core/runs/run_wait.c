@@ -1,7 +1,10 @@
 /* Starts a command of the daemon's own in a lease and waits for its end. */
 #include "core/runs/run_wait.h"
 
+#include "base/clock.h"
 #include "core/exec/exec_request.h"
+
+#define LOOK_MS 1000
 
 struct waiting {
         struct letter letter;
@@ -32,7 +35,28 @@ static void watch_on_loop(struct letter *letter)
                 wait_over(w);
 }
 
-static int wait_for(struct op *op, struct runtime *rt, const char *id, struct err *err)
+/* As promise_wait(), and looks from time to time. */
+static int wait_and_look(struct promise *promise, const struct op *op, const char *id,
+                         const struct run_command_end *end, struct err *err)
+{
+        for (;;) {
+                struct op brief = *op;
+                int64_t next = clock_mono_ms() + LOOK_MS;
+                int r;
+
+                if (!end->look || next >= op->deadline_ms)
+                        return promise_wait(promise, op, err);
+                brief.deadline_ms = next;
+                r = promise_wait(promise, &brief, err);
+                if (r != ERR_TIMEOUT)
+                        return r;
+                err_clear(err);
+                end->look(end->arg, id);
+        }
+}
+
+static int wait_for(struct op *op, struct runtime *rt, const char *id,
+                    const struct run_command_end *end, struct err *err)
 {
         struct promise *promise = promise_new(err);
         struct waiting *w;
@@ -46,7 +70,7 @@ static int wait_for(struct op *op, struct runtime *rt, const char *id, struct er
         w->promise = promise_ref(promise);
         memcpy(w->id, id, UUID_LEN + 1);
         mail_post(rt->mail, &w->letter, watch_on_loop);
-        r = promise_wait(promise, op, err);
+        r = wait_and_look(promise, op, id, end, err);
         promise_unref(promise);
         return r;
 }
@@ -66,7 +90,7 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
         if (r >= 0)
                 r = exec_start(op, rt, record, req, &id, err);
         if (r >= 0)
-                r = wait_for(op, rt, id, err);
+                r = wait_for(op, rt, id, ret, err);
         if (r >= 0)
                 r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)

@@ -12,6 +12,10 @@ struct run_command_end {
         struct provision_end how; /* its texts are those of out and err */
         struct buf out, err;
         size_t max; /* in: bytes kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
+        /* In: called with the execution about once a second while it runs, on the caller's thread.
+         * NULL: not at all. */
+        void (*look)(void *arg, const char *id);
+        void *arg;
 };
 
 /* Prepare the place for a request of the daemon's own, run it and wait. An error means that it is
