@@ -45,6 +45,14 @@ static int cmd_adapter_test(struct cli *c, const struct args *a, struct err *err
                 .status = checks_status,
         };
 
+        json_t *known;
+        /* Before a first company is made for it. Agents may test, and not ask for this. */
+        int r = cli_call(c, "GET", cli_printf(c, "/api/adapters/%s", cli_escape(c, a->words[0])),
+                         NULL, &known, err);
+
+        if (r == ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
         return cli_act(c, a, &act, err);
 }
 

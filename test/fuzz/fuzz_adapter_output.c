@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (adapter_parser_new(NULL, &in, &command, &p, NULL) < 0)
                 abort();
         feed(p, (const char *)data + 2, size - 2, 1 + (size_t)data[1]);
-        end.was_asked = adapter_is_last_word(in.type, (const char *)data + 2, size - 2);
+        end.was_asked = adapter_last_word(in.type, (const char *)data + 2, size - 2) > 0;
         adapter_parser_finish(p, &end, &arena, &res);
         check(p, &res);
         adapter_parser_free(p);

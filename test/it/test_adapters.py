@@ -230,27 +230,31 @@ class SessionTest(AdapterTest):
         self.assertIsNotNone(first["sessionIdAfter"])
         self.assertEqual(second["sessionIdBefore"], first["sessionIdAfter"])
         self.assertIn(first["sessionIdAfter"], self.calls()[1][0])
-        self.assertEqual([x for x in self.diary.read_text().splitlines() if x.startswith("kept ")], ["kept 1", "kept 2"])
+        kept = [int(x.split()[1]) for x in self.diary.read_text().splitlines() if x.startswith("kept ")]
+        self.assertEqual(kept, [kept[0], kept[0] + 1])
         self.nothing_held()
         return agent
 
     def test_claude(self):
         """And one whose files are gone begins anew; the run succeeds."""
-        agent = self.kept("claude_local", '"$HOME/.claude/projects/p/s.jsonl"')
+        agent = self.kept("claude_local", '"$HOME/.claude/projects/-workspace/fresh-session.jsonl"')
         shutil.rmtree(self.daemon.data / "companies" / ident(self.acme) / "sessions")
         self.assertIsNone(self.run_it(agent)["sessionIdBefore"])
 
     def test_what_is_taken_from_an_archive(self):
         """An earlier place made it: nothing but the files of sessions comes from it into another."""
-        found = '[ ! -e "$HOME/.claude/settings.json" ] || echo found >>"$AGENT_DIARY"'
-        agent = self.kept("claude_local", f'"$HOME/.claude/projects/p/s.jsonl"; {found}')
+        found = 'for f in settings.json projects/p/other.jsonl projects/link; do [ ! -e "$HOME/.claude/$f" ] || echo found; done'
+        agent = self.kept("claude_local", f'"$HOME/.claude/projects/-workspace/fresh-session.jsonl"; {found}')
         archive, = (self.daemon.data / "companies" / ident(self.acme) / "sessions").glob("*/*")
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w:gz") as tar:
-            for name in ("projects/p/s.jsonl", "settings.json"):
+            for name in ("projects/p/fresh-session.jsonl", "projects/p/other.jsonl", "settings.json"):
                 member = tarfile.TarInfo(name)
                 member.size = 2
                 tar.addfile(member, io.BytesIO(b"x\n"))
+            link = tarfile.TarInfo("projects/link")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+            tar.addfile(link)
         archive.write_bytes(base64.b64encode(made.getvalue()))
         self.run_it(agent)
         said = self.diary.read_text().splitlines()
@@ -302,16 +306,16 @@ class SessionTest(AdapterTest):
         self.assertIn("claude_local-39", left)
 
     def test_codex(self):
-        self.kept("codex_local", '"$CODEX_HOME/sessions/2026/s.jsonl"')
+        self.kept("codex_local", '"$CODEX_HOME/sessions/2026/11/18/rollout-fresh-session.jsonl"')
 
     def test_gemini(self):
-        self.kept("gemini_local", '"$HOME/.gemini/tmp/w/chats/s.json"')
+        self.kept("gemini_local", '"$(ls "$HOME"/.gemini/tmp/*/chats/session-1-fresh-se.json || echo "$HOME/.gemini/tmp/w/chats/session-1-fresh-se.json")"')
 
     def test_opencode(self):
-        self.kept("opencode_local", '"$HOME/.local/share/opencode/opencode.db"')
+        self.kept("opencode_local", '"$OPENCODE_DB"')
 
     def test_pi(self):
-        self.kept("pi_local", "/workspace/.paperclip-runtime/pi/sessions/other")
+        self.kept("pi_local", '"$wanted"')
 
 
 class BegunAnewTest(AdapterTest):
@@ -393,6 +397,8 @@ class CommandTest(Trying):
         status, said, _ = self.cli("adapter", "test", "claude_local", "--environment", "Local", "-o", "command=/no/such")
         self.assertEqual(status, 1)
         self.assertIn("fail", said)
+        status, _, why = self.cli("adapter", "test", "nothing")
+        self.assertEqual((status != 0, why), (True, "berth: Adapter not found; 'berth adapter list' shows those there are\n"))
 
 
 class TranscriptTest(AdapterTest):
@@ -442,11 +448,14 @@ class NetworkTest(AdapterTest):
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "adapter_no_network"))
         self.assertIn("own needs model.example, and this sandbox has no network: allow it with", run["error"])
-        for hosts, said in ((["other.example"], ["own needs model.example, which is not in allowedHosts"]),
-                            (["*.example"], [])):
-            box = self.sandbox(name=hosts[0], network="allowlist", allowedHosts=hosts)
-            run = self.run_it(self.agent(self.acme, hosts[0], adapterType="own", defaultEnvironmentId=ident(box)))
-            self.assertEqual([e["message"] for e in self.run_events(run) if e["eventType"] == "network"], said)
+        for n, (hosts, env, code) in enumerate(((["other.example"], {}, "adapter_no_network"), (["*.example"], {}, None),
+                                                (["other.example"], {"HTTPS_PROXY": "http://other.example"}, None))):
+            box = self.sandbox(name=f"box-{n}", network="allowlist", allowedHosts=hosts)
+            run = self.finished(self.wake(self.agent(self.acme, f"O{n}", adapterType="own", defaultEnvironmentId=ident(box),
+                                                     adapterConfig={"env": env})))
+            self.assertEqual(run["errorCode"], code, run["error"])
+            if code:
+                self.assertIn("own needs model.example, which is not in allowedHosts of this sandbox", run["error"])
 
     def test_what_the_proxy_refused(self):
         script = ('at=${HTTPS_PROXY#http://}; exec 3<>"/dev/tcp/${at%:*}/${at##*:}"; '
@@ -581,7 +590,7 @@ class OwnTest(Trying):
 
     def test_what_is_not_there_is_installed(self):
         """remote-execution 8.49: looked for, installed, looked for again; and it says hello."""
-        result = self.try_it("mine", self.sandbox())
+        result = self.try_it("mine", self.sandbox(network="allowlist", allowedHosts=["other.example"]))
         self.assertEqual((result["status"], self.codes(result)),
                          ("pass", ["mine_environment_target", "mine_cwd_valid", "mine_install_command_run",
                                    "mine_command_resolvable", "mine_hello_probe_passed"]), result)
@@ -603,6 +612,13 @@ class OwnTest(Trying):
         self.assertIn("/.local/bin/my-agent", self.log_text(run))
         self.assertEqual([e["message"] for e in self.run_events(run) if e["eventType"] == "install"], ["one", "two"])
 
+    def test_what_it_installs_is_told_meanwhile(self):
+        run = self.wake(self.own_adapter("echo one; printf half; sleep 300"))
+        wait_until(lambda: "one" in self.messages(run), "the first line")
+        self.assertNotIn("half", self.messages(run))
+        self.cancel(run)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+
     def test_an_installation_that_fails(self):
         run = self.finished(self.wake(self.own_adapter("echo first; echo no such package >&2; exit 3")))
         self.assertEqual((run["status"], run["errorCode"], run["error"]),
@@ -610,7 +626,10 @@ class OwnTest(Trying):
                           "my-agent could not be installed in this sandbox: no such package"))
 
     def test_no_network_to_install_with(self):
-        """Nothing is tried: the answer comes at once, and says what helps."""
+        """Nothing is tried: the answer comes at once, and says what helps; to a test as to a run."""
+        result = self.try_it("mine", self.sandbox(name="away"))
+        self.assertEqual((self.codes(result)[-1], result["checks"][-1]["message"][:60]),
+                         ("mine_command_unresolvable", "/tmp/mine is not in this sandbox, which has no network to in"))
         agent = self.agent(self.acme, "C", adapterType="claude_local", defaultEnvironmentId=ident(self.sandbox()))
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "adapter_install_failed"))

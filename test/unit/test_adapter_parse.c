@@ -691,15 +691,17 @@ static void test_numbers_that_are_none(void **state)
         done(&t);
 }
 
+#define CODEX_WAITS "{\"type\":\"error\",\"message\":\"Reconnecting... waiting for network (x)\"}"
+
 static bool is_last(const char *type, const char *line)
 {
-        return adapter_is_last_word(type, line, strlen(line));
+        return adapter_last_word(type, line, strlen(line)) > 0;
 }
 
 static void test_last_word(void **state)
 {
         assert_true(adapter_has_last_word("claude_local"));
-        assert_false(adapter_has_last_word("codex_local"));
+        assert_false(adapter_has_last_word("gemini_local"));
         assert_false(adapter_has_last_word("nobody"));
         assert_int_equal(adapter_linger_ms("claude_local"), 5000);
         assert_true(is_last("claude_local", CLAUDE_END));
@@ -710,6 +712,8 @@ static void test_last_word(void **state)
         assert_false(is_last("claude_local", "\"result\""));
         assert_false(is_last("claude_local", ""));
         assert_false(is_last("codex_local", CLAUDE_END));
+        assert_int_equal(adapter_last_word("codex_local", CODEX_WAITS, strlen(CODEX_WAITS)), 4);
+        assert_false(is_last("codex_local", "{\"type\":\"error\",\"message\":\"no\"}"));
 }
 
 /* Whom we ended after his last word has ended as that says; whom we ended without one was killed.

@@ -130,14 +130,14 @@ static json_t *target_scope(const struct adapter_draft *draft)
         return target;
 }
 
-/* {key: directory}. */
-static json_t *assets_scope(const json_t *assets)
+/* {key: that member of each asset}. */
+static json_t *assets_scope(const json_t *assets, const char *member)
 {
         json_t *scope = json_object(), *asset;
         const char *key;
 
         json_object_foreach((json_t *)assets, key, asset)
-                json_object_set(scope, key, json_object_get(asset, "dir"));
+                json_object_set(scope, key, json_object_get(asset, member));
         return scope;
 }
 
@@ -158,8 +158,20 @@ static void make_scope(struct adapter_draft *draft)
         json_object_set_new(scope, "target", target_scope(draft));
         json_object_set_new(scope, "model", model_scope(draft));
         json_object_set_new(scope, "env", adapter_env_scope(in));
-        json_object_set_new(scope, "assets", assets_scope(in->assets));
+        json_object_set_new(scope, "assets", assets_scope(in->assets, "dir"));
+        json_object_set_new(scope, "said", assets_scope(in->assets, "says"));
         draft->scope = scope;
+}
+
+/* A session that is a file beside the work of another directory is brought beside this one. */
+static const char *session_file_here(const struct adapter_draft *draft, const char *id)
+{
+        const char *slash = strrchr(id, '/'), *old = json_get_string(draft->in->session, "cwd");
+
+        if (!slash || !old || streq(old, draft->cwd))
+                return id;
+        return arena_printf(draft->arena, "%s%s", sessions_dir(draft, adapter_runtime(draft)),
+                            slash);
 }
 
 static void choose_session(struct adapter_draft *draft, bool fresh)
@@ -172,6 +184,8 @@ static void choose_session(struct adapter_draft *draft, bool fresh)
                 fresh = true;
         if (!fresh)
                 id = adapter_session_resume(draft->in, draft->cwd, draft->arena);
+        if (id && json_object_get(session, "header"))
+                id = session_file_here(draft, id);
         draft->session_id = id;
         if (!id && template)
                 id = adapter_fill_arena(draft->arena, template, draft->scope);
@@ -510,14 +524,7 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
                 return;
         c->setup =
                 adapter_setup_script(draft->d, command, draft->in->target.is_offline, draft->arena);
-        c->setup_error = arena_printf(
-                draft->arena,
-                draft->in->target.is_offline
-                        ? "%s is not in this %s, which has no network to install it: start the "
-                          "%s from a snapshot that has it (docs/adapters.md, Getting the program "
-                          "in), or give it a network"
-                        : "%s could not be installed in this %s",
-                command, draft->in->target.kind->label, draft->in->target.kind->label);
+        c->setup_error = adapter_setup_error(draft->arena, command, &draft->in->target);
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;
 }
 
@@ -635,7 +642,7 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
                 c.session_dir = adapter_choose_in(json_object_get(session, "dir"), draft.scope,
                                                   draft.arena);
                 c.session_files = json_object_get(session, "files");
-                c.session_by_directory = json_get_string(session, "byDirectory");
+                c.session_move = json_get_string(session, "move");
         }
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");

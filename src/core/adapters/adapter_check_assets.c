@@ -149,6 +149,19 @@ static int check_asset(const json_t *list, size_t at, const char *where, struct 
         return 0;
 }
 
+static int check_says(const json_t *says, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "file", TEXT, NULL, NULL },
+                                                         { "like", PATTERNS, NULL, NULL },
+                                                         { 0 } };
+        const char *file = json_get_string(says, "file");
+        int r = adapter_check_members(says, members, where, err);
+
+        if (r >= 0 && (!file || !*file || !is_inner(file)))
+                return adapter_check_bad(err, where, "file", "has to be a relative path");
+        return r;
+}
+
 int adapter_check_assets(const json_t *list, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "key", TEXT, NULL, NULL },
@@ -158,6 +171,7 @@ int adapter_check_assets(const json_t *list, const char *where, struct err *err)
                                                          { "followSymlinks", FLAG, NULL, NULL },
                                                          { "keep", WORDS, NULL, NULL },
                                                          { "copyTo", TEXT, NULL, NULL },
+                                                         { "says", OBJECT, NULL, check_says },
                                                          { 0 } };
         int r = adapter_check_each(list, members, where, err);
 

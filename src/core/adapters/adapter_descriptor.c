@@ -53,6 +53,21 @@ static int check_hosts(const json_t *list, const char *where, struct err *err)
         return 0;
 }
 
+static int check_conditions(const json_t *list, const char *where, struct err *err)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)list, i, one)
+        {
+                const char *fault = adapter_condition_fault(one);
+
+                if (fault)
+                        return adapter_check_bad(err, where, "", fault);
+        }
+        return 0;
+}
+
 static int check_env(const json_t *list, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
@@ -168,6 +183,7 @@ static int check_events(const json_t *list, const char *where, struct err *err)
                                                          { "add", OBJECT, NULL, check_fields },
                                                          { "keep", FLAG, NULL, NULL },
                                                          { "end", FLAG, NULL, NULL },
+                                                         { "times", NUMBER, NULL, NULL },
                                                          { 0 } };
 
         return adapter_check_each(list, members, where, err);
@@ -271,8 +287,7 @@ static int check_session(const json_t *session, const char *where, struct err *e
         static const struct adapter_member members[] = { { "new", TEXT, NULL, NULL },
                                                          { "dir", LIST, NULL, check_choice },
                                                          { "files", WORDS, NULL, NULL },
-                                                         { "moves", FLAG, NULL, NULL },
-                                                         { "byDirectory", TEXT, NULL, NULL },
+                                                         { "move", TEXT, NULL, NULL },
                                                          { "freshWhen", CONDITION, NULL, NULL },
                                                          { "unknown", PATTERNS, NULL, NULL },
                                                          { "bundle", TEXT, NULL, NULL },
@@ -332,7 +347,7 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "require", LIST, NULL, check_require },
                 { "hosts", LIST, NULL, check_hosts },
                 { "moreHosts", WORDS, NULL, NULL },
-                { "baseUrl", PATHS, NULL, NULL },
+                { "baseUrl", LIST, NULL, check_conditions },
                 { "prompt", CHOICE, prompts, NULL },
                 { "showStdin", FLAG, NULL, NULL },
                 { "instructions", CHOICE, instructions, NULL },

@@ -1,6 +1,7 @@
 /* Makes the scripts that install an agent's program in a place. */
 #include "codec/shell.h"
 #include "core/adapters/adapter_internal.h"
+#include "core/kinds/kind.h"
 
 /* Root installs for all users; another user with sudo that asks for no password, else into the home
  * directory. */
@@ -58,4 +59,19 @@ const char *adapter_setup_script(const struct adapter_descriptor *d, const char 
                     "case \"$p\" in \"$HOME\"/.local/bin/*) echo \"" ADAPTER_FOUND "$p\" ;; esac\n",
                     buf_str(&word));
         return arena_strdup(arena, buf_str(&b));
+}
+
+const char *adapter_setup_error(struct arena *arena, const char *command,
+                                const struct adapter_target *target)
+{
+        const char *label = target->kind->label;
+
+        return arena_printf(arena,
+                            target->is_offline
+                                    ? "%s is not in this %s, which has no network to install it: "
+                                      "start the %s from a snapshot that has it "
+                                      "(docs/adapters.md, Getting the program in), or give it a "
+                                      "network"
+                                    : "%s could not be installed in this %s",
+                            command, label, label);
 }

@@ -72,5 +72,8 @@ const char *adapter_install_script(const struct adapter_descriptor *d, struct ar
  * looks. NULL: the descriptor does not say how to install it. */
 const char *adapter_setup_script(const struct adapter_descriptor *d, const char *command,
                                  bool is_offline, struct arena *arena);
+/* What is said when it is not there afterwards. */
+const char *adapter_setup_error(struct arena *arena, const char *command,
+                                const struct adapter_target *target);
 
 #endif

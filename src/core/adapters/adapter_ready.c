@@ -159,25 +159,27 @@ static bool is_allowed(const json_t *allowed, const char *host)
         return false;
 }
 
-/* Whether the agent has another address of the service: its hosts are then not the descriptor's. */
-static bool has_own_url(const struct adapter_draft *draft)
+/* Whether the agent reaches the service in another way: its hosts are then not the descriptor's. */
+static bool has_own_way(const struct adapter_draft *draft)
 {
-        const json_t *paths = json_object_get(draft->d->json, "baseUrl");
-        size_t i;
-        json_t *path;
+        static const char *const proxies[] = { "HTTPS_PROXY", "https_proxy", "ALL_PROXY",
+                                               "all_proxy" };
+        const json_t *env = json_object_get(draft->scope, "env");
+        size_t k;
+        json_t *when;
 
-        if (json_is_string(paths))
-                return adapter_is_set(adapter_path_last(draft->scope, json_string_value(paths)));
-        json_array_foreach((json_t *)paths, i, path)
+        for (size_t i = 0; i < ARRAY_LEN(proxies); i++)
+                if (adapter_is_set(json_object_get(env, proxies[i])))
+                        return true;
+        json_array_foreach(json_object_get(draft->d->json, "baseUrl"), k, when)
         {
-                if (adapter_is_set(adapter_path_last(draft->scope, json_string_value(path))))
+                if (adapter_holds(when, draft->scope))
                         return true;
         }
         return false;
 }
 
-const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input,
-                                  bool *ret_certain)
+const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input)
 {
         struct adapter_draft draft = { .arena = arena,
                                        .d = adapter_find(input->type),
@@ -188,12 +190,11 @@ const char *adapter_network_fault(struct arena *arena, const struct adapter_inpu
         size_t i, k;
         json_t *one, *host;
 
-        *ret_certain = input->target.is_offline;
         if (!own || (command && !streq(command, own)) ||
             (!input->target.is_offline && !input->target.allowed))
                 return NULL;
         adapter_draft_begin(&draft);
-        if (has_own_url(&draft))
+        if (has_own_way(&draft))
                 return NULL;
         json_array_foreach(json_object_get(draft.d->json, "hosts"), i, one)
         {
@@ -216,9 +217,12 @@ const char *adapter_network_fault(struct arena *arena, const struct adapter_inpu
                                         "berth env create sandbox NAME --for %s",
                                         draft.d->label, name, label, name, input->type);
                         if (!is_allowed(input->target.allowed, name))
-                                return arena_printf(arena,
-                                                    "%s needs %s, which is not in allowedHosts",
-                                                    draft.d->label, name);
+                                return arena_printf(
+                                        arena,
+                                        "%s needs %s, which is not in allowedHosts of this %s: "
+                                        "add it there; or, where the agent uses another address, "
+                                        "say so in its env (docs/adapters.md, Network)",
+                                        draft.d->label, name, label);
                 }
         }
         return NULL;

@@ -41,9 +41,9 @@ struct adapter_input {
         const json_t *session;  /* saved params, object or NULL */
         bool has_session_files; /* the files of that session are kept here, and can be brought to
                                  * any place */
-        /* The assets brought to the place (run_assets.c): {key: {dir, key?, missing?}}, or NULL.
-         * `dir` is the asset's directory in the place, `key` a hash of its content, `missing` names
-         * of skills. */
+        /* The assets brought to the place (run_assets.c): {key: {dir, key?, missing?, says?}}, or
+         * NULL. `dir` is the asset's directory in the place, `key` a hash of its content, `missing`
+         * names of skills, `says` whether what the descriptor looks for was found in it. */
         const json_t *assets;
         const struct runtime *rt; /* which files may be read: adapter_file.c; NULL in tests */
         struct adapter_target target;
@@ -79,12 +79,12 @@ struct adapter_command {
                                        * counters that it counts by session; NULL: nothing */
         const char *new_session_id;   /* the name given to a fresh session; NULL: the program will
                                          choose one */
-        /* The directory in the place with the program's session files, `~/…` in the home, and their
-         * names in it; NULL: not known. */
+        /* The directory in the place with the program's session files, `~/…` in the home, and
+         * patterns of a session's names in it; NULL: not known. */
         const char *session_dir;
         const json_t *session_files;
-        /* The one of them with a directory for each working directory; NULL: none. */
-        const char *session_by_directory;
+        const char *session_move; /* a script that makes it a session of another directory; NULL:
+                                   * that cannot be done */
         struct adapter_billing billing;
         /* Where sessions are files in the place: what the first line of a session that can be
          * resumed says, texts by name. NULL: they are not files. */
@@ -123,10 +123,9 @@ const char *adapter_model_fault(struct arena *arena, const struct adapter_input 
                                 const struct adapter_command *command,
                                 const struct provision_end *how);
 
-/* Why the command will not reach its model from its place; NULL: nothing is known against it.
- * *ret_certain: it cannot reach anything. The arena's. */
-const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input,
-                                  bool *ret_certain);
+/* Why the command will not reach its model from its place; NULL: nothing is known against it. The
+ * arena's. */
+const char *adapter_network_fault(struct arena *arena, const struct adapter_input *input);
 
 /* How the command ended. For a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */
@@ -179,11 +178,11 @@ bool adapter_has_transcript(const char *type);
 void adapter_transcript(const char *type, const char *line, size_t len, json_t *records);
 
 /* Some programs live on after their last word, the event marked `end`. These say whether an adapter
- * has such an event; whether a line of standard output is that event; and how long the program may
- * take to end by itself. Any thread. */
+ * has such an event; how often a line of standard output has to come, with nothing else between, to
+ * be that event, 0: it is none; and how long the program may take to end by itself. Any thread. */
 #define ADAPTER_LINE_MAX ((size_t)1 << 20) /* longer lines are skipped */
 bool adapter_has_last_word(const char *type);
-bool adapter_is_last_word(const char *type, const char *line, size_t len);
+int64_t adapter_last_word(const char *type, const char *line, size_t len);
 int64_t adapter_linger_ms(const char *type);
 
 #endif

@@ -69,8 +69,7 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
          */
         if (!id || *id == '-')
                 return NULL;
-        if (dir && !streq(dir, cwd) &&
-            !(is_brought && json_is_true(json_object_get(session, "moves"))))
+        if (dir && !streq(dir, cwd) && !(is_brought && json_object_get(session, "move")))
                 return NULL;
         if (!same_place(json_object_get(in->session, "remoteExecution"), in->target.identity) &&
             !is_brought)

@@ -72,7 +72,7 @@ bool adapter_has_last_word(const char *type)
         return false;
 }
 
-bool adapter_is_last_word(const char *type, const char *line, size_t len)
+int64_t adapter_last_word(const char *type, const char *line, size_t len)
 {
         const json_t *output = output_of(type);
         CLEAN(json_decrefp) json_t *event = NULL;
@@ -80,17 +80,20 @@ bool adapter_is_last_word(const char *type, const char *line, size_t len)
         json_t *rule;
 
         if (!may_be(output, line, len))
-                return false;
+                return 0;
         skip = adapter_line_begin(output, line, len);
         if (skip == len || line[skip] != '{' ||
             json_parse(line + skip, len - skip, &event, NULL) < 0)
-                return false;
+                return 0;
         json_array_foreach(json_object_get(output, "events"), i, rule)
         {
-                if (is_last(rule) && adapter_event_matches(json_object_get(rule, "match"), event))
-                        return true;
+                const json_t *when = json_object_get(rule, "when");
+
+                if (is_last(rule) && adapter_event_matches(json_object_get(rule, "match"), event) &&
+                    (!when || adapter_holds(when, event)))
+                        return MAX(json_integer_value(json_object_get(rule, "times")), 1);
         }
-        return false;
+        return 0;
 }
 
 int64_t adapter_linger_ms(const char *type)

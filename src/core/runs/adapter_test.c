@@ -26,7 +26,8 @@ struct test {
         struct environment env;  /* id NULL: not found */
         const struct kind *kind; /* of env; NULL: it has none here, and takes no lease */
         struct lease_record record;
-        const char *cwd; /* where the agent would work */
+        struct adapter_target target; /* where the agent would work */
+        const char *program;          /* the command's path there, when it is in ~/.local/bin */
         struct adapter_test_result *result;
 };
 
@@ -142,36 +143,36 @@ static int check_cwd(struct test *t, bool *ret_good, struct err *err)
         int r;
 
         *ret_good = false;
-        if (*t->cwd != '/') {
+        if (*t->target.cwd != '/') {
                 note(t, "cwd_invalid", "error",
                      arena_printf(a,
                                   "Working directory must be an absolute POSIX path on the remote "
                                   "target: \"%s\"",
-                                  t->cwd),
+                                  t->target.cwd),
                      NULL);
                 return 0;
         }
         buf_puts(&script, "mkdir -p ");
-        shell_quote(&script, t->cwd);
+        shell_quote(&script, t->target.cwd);
         buf_puts(&script, " && cd ");
-        shell_quote(&script, t->cwd);
+        shell_quote(&script, t->target.cwd);
         r = run_script(t, buf_str(&script), "/", HELPER_MS, &end, err);
         if (r < 0)
                 return r;
         *ret_good = went_well(&end);
         if (*ret_good)
                 note(t, "cwd_valid", "info",
-                     arena_printf(a, "Working directory is valid: %s", t->cwd), NULL);
+                     arena_printf(a, "Working directory is valid: %s", t->target.cwd), NULL);
         else if (end.how.timed_out)
                 note(t, "cwd_invalid", "error",
                      arena_printf(a,
                                   "Timed out checking working directory on remote target: \"%s\"",
-                                  t->cwd),
+                                  t->target.cwd),
                      NULL);
         else
                 note(t, "cwd_invalid", "error",
                      arena_printf(a, "Could not create working directory \"%s\" on remote target.",
-                                  t->cwd),
+                                  t->target.cwd),
                      first_said(a, &end));
         return 0;
 }
@@ -183,20 +184,25 @@ static int find_command(struct test *t, const char *command, bool *ret_found, bo
         CLEAN(buf_done) struct buf script = BUF_INIT;
         int r;
 
-        buf_puts(&script, "command -v ");
+        if (t->kind->is_disposable) /* as for runs: adapter_setup_script() */
+                buf_puts(&script, "PATH=\"$HOME/.local/bin:$PATH\"\n");
+        buf_puts(&script, "p=$(command -v ");
         shell_quote(&script, command);
-        r = run_script(t, buf_str(&script), t->cwd, HELPER_MS, &end, err);
+        buf_puts(&script, ") || exit 1\ncase $p in \"$HOME\"/.local/bin/*) echo \"$p\" ;; esac\n");
+        r = run_script(t, buf_str(&script), t->target.cwd, HELPER_MS, &end, err);
         if (r < 0)
                 return r;
         *ret_found = went_well(&end);
         *ret_late = end.how.timed_out;
+        t->program =
+                *ret_found && end.out.len ? adapter_first_line(t->op->arena, end.how.out) : NULL;
         return 0;
 }
 
 static int run_install(struct test *t, const char *script, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
-        int r = run_script(t, script, t->cwd, INSTALL_MS, &end, err);
+        int r = run_script(t, script, t->target.cwd, INSTALL_MS, &end, err);
 
         if (r < 0)
                 return r;
@@ -215,11 +221,17 @@ static int check_command(struct test *t, const char *command, bool *ret_found, s
         struct arena *a = t->op->arena;
         const char *own = json_get_string(t->d->json, "command");
         const char *script = adapter_install_script(t->d, a);
-        bool late = false;
+        bool late = false, installs;
         int r = find_command(t, command, ret_found, &late, err);
 
-        if (r >= 0 && !*ret_found && !late && script && t->kind->is_disposable && own &&
-            streq(own, command)) {
+        installs = r >= 0 && !*ret_found && !late && script && t->kind->is_disposable && own &&
+                   streq(own, command);
+        if (installs && t->target.is_offline) {
+                note(t, "command_unresolvable", "error",
+                     adapter_setup_error(a, command, &t->target), NULL);
+                return 0;
+        }
+        if (installs) {
                 r = run_install(t, script, err);
                 if (r >= 0)
                         r = find_command(t, command, ret_found, &late, err);
@@ -315,6 +327,13 @@ static int parse_hello(struct test *t, const struct adapter_input *in,
         return 0;
 }
 
+static const char *base_name(const char *path)
+{
+        const char *slash = strrchr(path, '/');
+
+        return slash ? slash + 1 : path;
+}
+
 static int say_hello(struct test *t, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
@@ -330,12 +349,10 @@ static int say_hello(struct test *t, struct err *err)
                                     .config = config,
                                     .agent = &agent,
                                     .run_id = t->record.lease.id,
-                                    .target = { .kind = t->kind,
-                                                .cwd = t->cwd,
-                                                .is_root =
-                                                        t->kind->runs_on_host && geteuid() == 0 } };
+                                    .target = t->target };
         struct adapter_command c;
         struct exec_request req;
+        const char *fault;
         json_t *env;
         int r = adapter_build(t->op, t->rt, &in, true, &c, &why);
 
@@ -343,6 +360,13 @@ static int say_hello(struct test *t, struct err *err)
                 note(t, "config_invalid", "error", why.msg, NULL);
                 return 0;
         }
+        fault = adapter_network_fault(t->op->arena, &in);
+        if (fault) {
+                note(t, "no_network", "error", fault, NULL);
+                return 0;
+        }
+        if (t->program && streq(base_name(t->program), c.command))
+                c.command = t->program;
         env = adapter_keep(t->op->arena, plain_env(t->req->config));
         json_object_update(env, c.env);
         req = (struct exec_request){
@@ -357,13 +381,6 @@ static int say_hello(struct test *t, struct err *err)
         };
         r = run_command_wait(t->op, t->rt, &t->record, &req, &end, err);
         return r < 0 ? r : parse_hello(t, &in, &c, &end, err);
-}
-
-static const char *base_name(const char *path)
-{
-        const char *slash = strrchr(path, '/');
-
-        return slash ? slash + 1 : path;
 }
 
 /* ERR_* when the place could not be asked at all. */
@@ -519,6 +536,22 @@ static bool may_work_there(const struct test *t)
         return t->d->runs && (t->d->is_remote || t->kind->runs_on_host);
 }
 
+static void describe_place(struct test *t, const char *cwd)
+{
+        json_t *config = NULL;
+
+        t->target = (struct adapter_target){
+                .kind = t->kind,
+                .cwd = cwd,
+                .is_root = t->kind->runs_on_host && geteuid() == 0,
+        };
+        if (!t->kind->is_offline ||
+            json_parse(t->env.config, strlen(t->env.config), &config, NULL) < 0)
+                return;
+        t->target.is_offline =
+                t->kind->is_offline(adapter_keep(t->op->arena, config), &t->target.allowed);
+}
+
 /* The part of the test that needs the lease. */
 static int test_in_lease(struct test *t)
 {
@@ -536,7 +569,7 @@ static int test_in_lease(struct test *t)
                             NULL);
                 return ERR_UNPROCESSABLE;
         }
-        t->cwd = choose_cwd(t, realized);
+        describe_place(t, choose_cwd(t, realized));
         note(t, "environment_target", "info",
              arena_printf(t->op->arena, "Tried in the %s.", describe_target(t)), NULL);
         r = check_place(t, &why);

@@ -3,12 +3,15 @@
 #include "core/runs/run_assets.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "core/adapters/adapter_descriptor.h"
+#include "core/adapters/adapter_expr.h"
 #include "core/runs/run_wait.h"
 #include "core/workspaces/workspace.h"
 
@@ -16,6 +19,7 @@
 #define SCRIPT_MS        120000
 #define RESTORE_MS       60000
 #define MAX_SAID         400 /* bytes of the output of a script that failed */
+#define SAYS_MAX         ((size_t)1 << 20)
 #define ASSET_ERROR_CODE "asset_staging_failed"
 
 void run_assets_recover(const struct runtime *rt)
@@ -55,6 +59,21 @@ static int bring_asset(struct run_asset *a, struct buf *script, bool *ret_empty,
         return r;
 }
 
+/* Whether a file of the asset has what the descriptor looks for. */
+static bool says(const struct run_asset *a)
+{
+        const json_t *wanted = json_get_object(a->plan, "says");
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+
+        return wanted &&
+               file_read_at(AT_FDCWD,
+                            arena_printf(a->t->op->arena, "%s/%s",
+                                         is_local(a->t) ? a->dir : a->tree,
+                                         json_get_string(wanted, "file")),
+                            SAYS_MAX, &text, NULL) >= 0 &&
+               adapter_like_any(json_object_get(wanted, "like"), buf_str(&text), text.len);
+}
+
 static int bring_assets(struct run_task *t, const json_t *plan, json_t *known, struct buf *script,
                         struct err *err)
 {
@@ -85,9 +104,10 @@ static int bring_assets(struct run_task *t, const json_t *plan, json_t *known, s
                 if (r < 0 || empty)
                         continue;
                 json_object_set_new(known, a.key,
-                                    json_pack("{s:s, s:s, s:O*}", "dir", a.dir, "key", a.content,
-                                              "missing",
-                                              json_array_size(a.missing) ? a.missing : NULL));
+                                    json_pack("{s:s, s:s, s:O*, s:b}", "dir", a.dir, "key",
+                                              a.content, "missing",
+                                              json_array_size(a.missing) ? a.missing : NULL, "says",
+                                              says(&a)));
         }
         return r;
 }

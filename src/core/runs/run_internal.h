@@ -261,6 +261,7 @@ struct run_word {
         char execution[UUID_LEN + 1]; /* the execution that the rest is about */
         const char *type;             /* of its adapter; static; NULL: it has no last word */
         int64_t line, at;             /* where a line begins; where the search goes on */
+        int64_t times;                /* it came in a row */
         bool said;
 };
 

@@ -45,6 +45,7 @@ static int look_at_line(struct run_word *w, int fd, const char *block, int64_t f
         CLEAN(cleanup_free) char *whole = NULL;
         size_t len = (size_t)(end - w->line);
         const char *line = block + (w->line - from);
+        int64_t wanted;
 
         if (end - w->line > (int64_t)ADAPTER_LINE_MAX)
                 return 0;
@@ -54,7 +55,9 @@ static int look_at_line(struct run_word *w, int fd, const char *block, int64_t f
                         return err_sys(err, ERR_IO, errno, "read a run's output");
                 line = whole;
         }
-        w->said = adapter_is_last_word(w->type, line, len);
+        wanted = adapter_last_word(w->type, line, len);
+        w->times = wanted ? w->times + 1 : 0;
+        w->said = wanted && w->times >= wanted;
         return 0;
 }
 

@@ -168,30 +168,12 @@ int run_ready_model(struct run_task *t, struct err *err)
 
 /* -- The network ------------------------------------------------------------------------------- */
 
-struct network_note {
-        struct run_task *t;
-        const char *text;
-};
-
-static int note_network(struct db *db, void *arg, struct err *err)
-{
-        const struct network_note *n = arg;
-
-        return run_event_add(db, n->t->rt, &n->t->run, "network", "warn", n->text, NULL, err);
-}
-
 int run_ready_network(struct run_task *t, struct err *err)
 {
-        bool certain;
-        struct network_note note = {
-                .t = t,
-                .text = adapter_network_fault(t->op->arena, &t->input, &certain),
-        };
+        const char *fault = adapter_network_fault(t->op->arena, &t->input);
 
-        if (!note.text)
+        if (!fault)
                 return 0;
-        if (!certain)
-                return store_write(t->op, t->rt->store, note_network, &note, err);
         t->failure_code = "adapter_no_network";
-        return err_set(err, ERR_UNPROCESSABLE, "%s", note.text);
+        return err_set(err, ERR_UNPROCESSABLE, "%s", fault);
 }

@@ -55,7 +55,9 @@ static const char *sessions_path(const struct run_task *t)
 /* Names of sessions are the program's: a hash of one is a file's name. */
 static const char *archive_path(const struct run_task *t, const char *session_id)
 {
-        uint64_t h = hash_text(session_id);
+        const char *slash = strrchr(session_id, '/');
+        /* Of one that is a file only its name stays the same from place to place. */
+        uint64_t h = hash_text(slash ? slash + 1 : session_id);
 
         return arena_printf(t->op->arena, "%s/%s-%016llx", sessions_path(t), t->agent.adapter_type,
                             (unsigned long long)h);
@@ -79,7 +81,44 @@ static void put_dir(struct buf *s, const char *dir)
         buf_puts(s, "\n");
 }
 
-/* The head of a loop with each of the names as $f. */
+/* The session's name as $s; of a session that is a file, the file's. Both are the program's words.
+ */
+static void put_session(struct buf *s, const char *session_id)
+{
+        const char *slash = strrchr(session_id, '/');
+
+        buf_puts(s, "s=");
+        shell_quote(s, slash ? slash + 1 : session_id);
+        buf_puts(s, "\np=$(printf %.8s \"$s\")\n");
+}
+
+/* A name of the descriptor as a word for the shell: `*` is any name, `{session}` the session's,
+ * `{session:8}` how that begins. */
+static void put_pattern(struct buf *s, const char *name)
+{
+        static const struct {
+                const char *word, *shell;
+        } holes[] = { { "*", "*" }, { "{session}", "\"$s\"" }, { "{session:8}", "\"$p\"" } };
+
+        while (*name) {
+                size_t n = strcspn(name, "*{"), i;
+
+                if (n > 0)
+                        shell_quote_n(s, name, n);
+                name += n;
+                for (i = 0; i < ARRAY_LEN(holes) && !str_starts(name, holes[i].word);)
+                        i++;
+                if (i < ARRAY_LEN(holes)) {
+                        buf_puts(s, holes[i].shell);
+                        name += strlen(holes[i].word);
+                } else if (*name) {
+                        buf_puts(s, "\\{");
+                        name++;
+                }
+        }
+}
+
+/* The head of a loop with each of the session's files that is in the working directory as $f. */
 static void put_loop(struct buf *s, const json_t *names)
 {
         size_t i;
@@ -88,27 +127,23 @@ static void put_loop(struct buf *s, const json_t *names)
         buf_puts(s, "for f in");
         json_array_foreach((json_t *)names, i, name)
         {
-                buf_putc(s, ' ');
-                shell_quote(s, json_string_value(name));
+                buf_puts(s, " ./");
+                put_pattern(s, json_string_value(name));
         }
-        buf_puts(s, "; do ");
+        buf_puts(s, "; do [ -e \"$f\" ] || continue\n");
 }
 
-/* The session's files lie in a directory that is named after the working directory of the run that
- * made them; the next run looks under the name of its own. */
-static void put_move(struct buf *s, const struct adapter_command *c)
+/* Most programs look for a session under the directory that it was made in, $old; the descriptor's
+ * script makes it one of the directory of this run, $new. */
+static void put_move(struct buf *s, const struct run_task *t)
 {
-        buf_puts(s, "s=");
-        shell_quote(s, c->session_id);
-        buf_puts(s, "\nw=$(cd ");
-        shell_quote(s, c->cwd);
-        buf_puts(s, " && pwd -P | sed 's/[^A-Za-z0-9]/-/g') || exit 1\ncd ");
-        shell_quote(s, c->session_by_directory);
-        /* These names begin with a dash. */
-        buf_puts(s, " && mkdir -p \"./$w\" || exit 1\n"
-                    "for f in ./*/\"$s\" ./*/\"$s\".*; do\n"
-                    "[ -e \"$f\" ] && [ \"${f%/*}\" != \"./$w\" ] || continue\n"
-                    "mv \"$f\" \"./$w/\" || exit 1\ndone\n");
+        const char *old = json_get_string(t->input.session, "cwd");
+
+        buf_puts(s, "old=");
+        shell_quote(s, old ? old : "");
+        buf_puts(s, "\nnew=");
+        shell_quote(s, t->command.cwd);
+        buf_appendf(s, "\n%s\n", t->command.session_move);
 }
 
 static int run_there(struct run_task *t, const char *what, const char *script,
@@ -178,9 +213,10 @@ void run_session_save(struct run_task *t, const char *session_id)
         if (!t->command.session_dir || !session_id)
                 return;
         put_dir(&script, t->command.session_dir);
+        put_session(&script, session_id);
         buf_puts(&script, "cd \"$d\" 2>/dev/null || exit 0\nset --\n");
         put_loop(&script, t->command.session_files);
-        buf_puts(&script, "if [ -e \"$f\" ]; then set -- \"$@\" \"$f\"; fi; done\n"
+        buf_puts(&script, "set -- \"$@\" \"$f\"; done\n"
                           "[ $# -gt 0 ] || exit 0\ntar -cf - \"$@\" | gzip -n | base64\n");
         r = run_there(t, "session-save", buf_str(&script), NULL, &end, &why);
         if (r >= 0 && (!went_well(&end) || end.out.len > ARCHIVE_MAX))
@@ -209,19 +245,20 @@ bool run_session_bring(struct run_task *t)
                 return false;
         runtime_script(&script, t->command.session_dir);
         put_dir(&script, t->command.session_dir);
+        put_session(&script, t->command.session_id);
         /* An earlier place made the archive, so it may hold anything: it is unpacked aside, and
-         * only the files of sessions are taken from there. */
-        buf_puts(&script, "umask 077\nmkdir -p \"$d\" && cd \"$d\" || exit 1\n"
-                          "n=$PWD/.berth-sessions.$$\nrm -rf \"$n\"\nmkdir \"$n\" || exit 1\n"
+         * only the files of the session are taken from there. */
+        buf_puts(&script, "umask 077\nmkdir -p \"$d\" && cd \"$d\" || exit 1\nd=$PWD\n"
+                          "n=$d/.berth-sessions.$$\nrm -rf \"$n\"\nmkdir \"$n\" || exit 1\n"
                           "trap 'rm -rf \"$n\"' EXIT\n"
-                          "base64 -d | gzip -d | (cd \"$n\" && exec tar -xf -) || exit 1\n");
+                          "cd \"$n\" && base64 -d | gzip -d | tar -xf - || exit 1\n"
+                          "find . ! -type f ! -type d -exec rm -f {} + || exit 1\n");
         put_loop(&script, t->command.session_files);
-        buf_puts(&script, "[ -e \"$n/$f\" ] && [ ! -L \"$n/$f\" ] || continue\n"
-                          "case $f in */*) mkdir -p \"${f%/*}\" ;; esac\n"
-                          "if [ -d \"$n/$f\" ]; then mkdir -p \"$f\" && cp -R \"$n/$f/.\" \"$f/\"\n"
-                          "else mv \"$n/$f\" \"$f\"; fi || exit 1\ndone\n");
-        if (t->command.session_by_directory)
-                put_move(&script, &t->command);
+        buf_puts(&script, "mkdir -p \"$d/${f%/*}\" || exit 1\n"
+                          "if [ -d \"$f\" ]; then mkdir -p \"$d/$f\" && cp -R \"$f/.\" \"$d/$f/\"\n"
+                          "else mv \"$f\" \"$d/$f\"; fi || exit 1\ndone\ncd \"$d\" || exit 1\n");
+        if (t->command.session_move)
+                put_move(&script, t);
         r = run_there(t, "session-bring", buf_str(&script), &archive, &end, &why);
         (void)utimensat(AT_FDCWD, path, NULL, 0);
         return r >= 0 && went_well(&end);
