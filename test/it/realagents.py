@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 
 from berthtest import SOURCE
@@ -214,4 +215,5 @@ def record(program, place, case, result, why, seconds):
     if path:
         with open(path, "a") as results:
             results.write(json.dumps({"program": program.name, "version": program.version, "place": place, "case": case,
-                                      "result": result, "why": why, "seconds": round(seconds, 1)}) + "\n")
+                                      "result": result, "why": why, "seconds": round(seconds, 1),
+                                      "date": time.strftime("%Y-%m-%d", time.gmtime())}) + "\n")
