@@ -74,7 +74,7 @@ def make_rootfs(root):
             copy_libraries(found, root)
     # The programs are linked, not copied; nothing writes to them there.
     subprocess.run(["cp", "-al", programs().parent, root / "opt/agents/node_modules"], check=True)
-    for name in (*(p.name for p in PROGRAMS), "node"):
+    for name in (*{p.command or p.name for p in PROGRAMS}, "node"):
         (root / "usr/local/bin" / name).symlink_to(f"/opt/agents/node_modules/.bin/{name}")
         copy_libraries(programs() / name, root)
     if os.path.exists(CERTIFICATES):
@@ -124,6 +124,9 @@ class Program:
     `by_default(ca)` the same for an agent that uses it, trusting the signers in that file."""
 
     name = adapter = package = host = None
+    resumes = True
+    cached = 80  # tokens that it says were cached
+    command = codes = None  # its command and what its error codes begin with, where that is not the name
 
     @property
     def version(self):
@@ -176,6 +179,17 @@ class Gemini(Program):
         return {"GEMINI_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {}
 
 
+class GeminiAcp(Gemini):
+    """The same program through its ACP mode: what it asks permission for is given to it."""
+    name, adapter, command, codes = "gemini-acp", "gemini_acp", "gemini", "acp"
+    cached = 0  # it does not say
+    resumes = False  # it does not find what it was told in this mode again, and the run begins anew
+
+    def settle(self, case):
+        env, more = super().settle(case)
+        return env, {**more, "permissionMode": "allow-once"}
+
+
 class Opencode(Program):
     name, adapter, package = "opencode", "opencode_local", "opencode-ai"
     host = "api.anthropic.com"
@@ -205,7 +219,7 @@ class Pi(Program):
         return {"ANTHROPIC_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {"model": "anthropic/claude-sonnet-4-5"}
 
 
-PROGRAMS = [Claude(), Codex(), Gemini(), Opencode(), Pi()]
+PROGRAMS = [Claude(), Codex(), Gemini(), GeminiAcp(), Opencode(), Pi()]
 PLACES = ["local", "sandbox", "ssh", "plugin"]
 
 

@@ -24,7 +24,7 @@ from test_plugin_box import Executor
 
 MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
 FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint",
-        "claude:local:401", "codex:local:works", "codex:sandbox:works", "codex:sandbox:401")
+        "claude:local:401", "codex:local:works", "gemini-acp:local:works", "codex:sandbox:works", "codex:sandbox:401")
 CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
 PATIENT = 180  # seconds in which any of the programs gets up on a busy machine
 
@@ -193,12 +193,14 @@ class Cases(RunTest):
         self.assertEqual(first.key, realagents.KEY)
         self.assertIn("Keep a note", first.text)
         usage = run["usageJson"]
-        self.assertEqual((usage["cachedInputTokens"], usage["outputTokens"]), (80, 40), usage)
+        self.assertEqual((usage["cachedInputTokens"], usage["outputTokens"]), (self.program.cached, 40), usage)
         self.assertIn(usage["inputTokens"], (120, 200), usage)  # without the cached ones or with them, as the program counts
         self.assertIn("All done.", json.dumps(run["resultJson"]))
         self.nothing_held()
 
     def case_resumed(self):
+        if not self.program.resumes:
+            raise unittest.SkipTest(f"{self.program.name} {self.program.version} does not resume")
         self.models.script(Shell(WORK), Say("Remember the word heliotrope."))
         agent = self.coder()
         issue = self.issue_for(agent)
@@ -269,7 +271,7 @@ class Cases(RunTest):
 
     def assert_failed(self, run, code, again):
         """With that code and a sentence; whether it is tried again is known by then."""
-        self.assertEqual(run["errorCode"], f"{self.program.name}_{code}", self.story(run))
+        self.assertEqual(run["errorCode"], f"{self.program.codes or self.program.name}_{code}", self.story(run))
         self.assertTrue(run["error"], self.story(run))
         later = [r for r in self.runs() if r["id"] != run["id"]]
         self.assertEqual([r["status"] for r in later], ["scheduled_retry"] if again else [], self.story(run))
@@ -344,11 +346,11 @@ for _program in realagents.PROGRAMS:
     for _place in realagents.PLACES:
         _tests = {f"test_{case}": cell(case) for case in CASES if chosen(_program.name, _place, case)}
         if _tests:
-            _name = f"{_program.name.capitalize()}{_place.capitalize()}Test"
+            _name = f"{_program.name.title().replace('-', '')}{_place.capitalize()}Test"
             globals()[_name] = type(_name, (Cases,), {"program": _program, "place": _place, "__module__": __name__,
                                                       **_tests})
     if chosen(_program.name, "endpoint", "works"):
-        _name = f"{_program.name.capitalize()}EndpointTest"
+        _name = f"{_program.name.title().replace('-', '')}EndpointTest"
         globals()[_name] = type(_name, (Endpoint,), {"program": _program, "__module__": __name__,
                                                      "test_works": Cases.case_works})
 del Cases, Endpoint
