@@ -196,7 +196,7 @@ static void trim(const char *path)
         int64_t now = clock_now_us() / US_PER_S, used;
         char name[NAME_MAX + 1];
 
-        while (dir && (look_for_oldest(dir, name, &used) > KEEP_BYTES || used + KEEP_S < now))
+        while (dir && (look_for_oldest(dir, name, &used) > KEEP_BYTES || used < now - KEEP_S))
                 if (unlinkat(dirfd(dir), name, 0) < 0)
                         break;
         if (dir)
