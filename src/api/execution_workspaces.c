@@ -74,65 +74,164 @@ static int show_one_execution_workspace(struct call *c, struct err *err)
 
 /* Closing */
 
-static void encode_texts(struct jw *w, const char *key, const char *text)
+static void encode_issues(struct jw *w, const struct issue_rows *issues)
 {
-        jw_key(w, key);
+        jw_key(w, "linkedIssues");
         jw_array(w);
-        if (text)
-                jw_string(w, text);
+        for (size_t i = 0; i < issues->n; i++) {
+                const struct issue *row = &issues->at[i];
+
+                jw_object(w);
+                jw_kstring(w, "id", row->id);
+                jw_kstring(w, "identifier", row->identifier);
+                jw_kstring(w, "title", row->title);
+                jw_kstring(w, "status", row->status);
+                jw_kbool(w, "isTerminal",
+                         streq(row->status, "done") || streq(row->status, "cancelled"));
+                jw_object_end(w);
+        }
         jw_array_end(w);
 }
 
-static void encode_readiness(struct call *c, struct jw *w, const struct execution_workspace *e,
+/* `3 lease(s) use this workspace.`, when there are any. */
+static void write_count(struct call *c, struct jw *w, int64_t n, const char *what)
+{
+        if (n > 0)
+                jw_string(w, arena_printf(c->op->arena, "%lld %s", (long long)n, what));
+}
+
+static void encode_git_state(struct jw *w, const struct execution_workspace *e,
                              const struct close_readiness *k)
 {
-        const char *blocking = NULL, *warning = NULL;
+        const struct git_worktree_state *g = &k->git;
 
-        if (k->leases > 0)
-                blocking = arena_printf(c->op->arena, "%lld lease(s) use this workspace.",
-                                        (long long)k->leases);
-        if (k->issues > 0)
-                warning = arena_printf(c->op->arena, "%lld open issue(s) refer to this workspace.",
-                                       (long long)k->issues);
+        jw_key(w, "git");
+        if (!k->has_worktree) {
+                jw_null(w);
+                return;
+        }
+        jw_object(w);
+        jw_kstring(w, "repoRoot", e->worktree_of);
+        jw_kstring(w, "workspacePath", e->worktree_path);
+        jw_kstring(w, "branchName", e->branch_name);
+        jw_kstring(w, "baseRef", e->base_ref);
+        jw_kbool(w, "hasDirtyTrackedFiles", g->modified > 0);
+        jw_kbool(w, "hasUntrackedFiles", g->untracked > 0);
+        jw_kint(w, "dirtyEntryCount", g->modified);
+        jw_kint(w, "untrackedEntryCount", g->untracked);
+        jw_kint(w, "aheadCount", g->ahead);
+        jw_kint(w, "behindCount", g->behind);
+        jw_kbool(w, "isMergedIntoBase", g->tip && g->is_merged);
+        jw_kbool(w, "createdByRuntime", true);
+        jw_object_end(w);
+}
+
+static void encode_action(struct jw *w, const char *kind, const char *label, const char *text)
+{
+        jw_object(w);
+        jw_kstring(w, "kind", kind);
+        jw_kstring(w, "label", label);
+        jw_kstring(w, "description", text);
+        jw_knull(w, "command");
+        jw_object_end(w);
+}
+
+static void encode_readiness(struct call *c, struct jw *w, const struct execution_workspace *e,
+                             const struct close_readiness *k, const struct issue_rows *issues)
+{
+        const struct git_worktree_state *g = &k->git;
+        bool blocked = close_is_blocked(k), unmerged = k->has_worktree && g->tip && !g->is_merged;
+
         jw_object(w);
         jw_kstring(w, "workspaceId", e->id);
-        jw_kstring(w, "state", blocking ? "blocked" : warning ? "ready_with_warnings" : "ready");
-        encode_texts(w, "blockingReasons", blocking);
-        encode_texts(w, "warnings", warning);
-        encode_texts(w, "plannedActions", "The record is archived. Files stay where they are.");
-        jw_kbool(w, "isDestructiveCloseAllowed", !blocking && !k->is_shared);
+        jw_kstring(w, "deliveryState",
+                   !k->has_worktree || k->unknown || !g->tip ? "unknown"
+                   : g->is_merged                            ? "merged_by_ancestry"
+                                                             : "unmerged");
+        jw_kstring(w, "state",
+                   blocked                     ? "blocked"
+                   : k->issues > 0 || unmerged ? "ready_with_warnings"
+                                               : "ready");
+        jw_key(w, "blockingReasons");
+        jw_array(w);
+        write_count(c, w, k->leases, "lease(s) use this workspace.");
+        write_count(c, w, g->modified, "changed file(s) of the worktree are in no commit.");
+        write_count(c, w, g->untracked, "new file(s) of the worktree are in no commit.");
+        if (k->has_worktree && !k->unknown && g->tip && !g->is_published)
+                jw_string(w, "Commits of the worktree are not in the project's repository.");
+        if (k->unknown)
+                jw_string(w, k->unknown);
+        jw_array_end(w);
+        jw_key(w, "warnings");
+        jw_array(w);
+        write_count(c, w, k->issues, "open issue(s) refer to this workspace.");
+        write_count(c, w, unmerged ? g->ahead : 0, "commit(s) are not merged; their branch stays.");
+        jw_array_end(w);
+        encode_issues(w, issues);
+        jw_key(w, "plannedActions");
+        jw_array(w);
+        encode_action(w, "archive_record", "Archive the record",
+                      k->has_worktree ? "No further run works here."
+                                      : "The record is archived. Files stay where they are.");
+        if (k->has_worktree)
+                encode_action(w, "git_worktree_remove", "Remove the worktree",
+                              "The directory is removed. Its branch stays in the project's "
+                              "repository.");
+        jw_array_end(w);
+        jw_kbool(w, "isDestructiveCloseAllowed", !blocked && !k->is_shared);
         jw_kbool(w, "isSharedWorkspace", k->is_shared);
         jw_kbool(w, "isProjectPrimaryWorkspace", streq(e->strategy_type, "project_primary"));
-        encode_texts(w, "runtimeServices", NULL);
+        encode_git_state(w, e, k);
+        jw_kraw(w, "runtimeServices", "[]");
         jw_object_end(w);
+}
+
+static int linked_issues(struct call *c, const struct execution_workspace *e,
+                         struct issue_rows *ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct issue_filter filter = { .company_id = e->company_id,
+                                       .execution_workspace_id = e->id,
+                                       .limit = 1000 };
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
+
+        *ret = (struct issue_rows){ .arena = c->op->arena };
+        return r < 0 ? r : issues_list(db, &filter, c->op->arena, issue_collect, ret, err);
 }
 
 static int show_readiness(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
+        struct issue_rows issues;
         struct execution_workspace e;
         int r = execution_workspace_readiness(c->op, c->rt, c->params[0], &e, &k, err);
 
         if (r >= 0)
-                encode_readiness(c, call_json(c), &e, &k);
+                r = linked_issues(c, &e, &issues, err);
+        if (r >= 0)
+                encode_readiness(c, call_json(c), &e, &k, &issues);
         return r;
 }
 
 static int update_execution_workspace(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
+        struct issue_rows issues;
         struct execution_workspace e;
         struct jw *w;
         int r = execution_workspace_update(c->op, c->rt, c->params[0], c->body, &e, &k, err);
 
         if (r <= 0)
                 return answer_workspace(c, r, &e);
+        r = linked_issues(c, &e, &issues, err);
+        if (r < 0)
+                return r;
         c->status = 409;
         w = call_json(c);
         jw_object(w);
-        jw_kstring(w, "error", "The workspace cannot be closed while it is in use.");
+        jw_kstring(w, "error", "The workspace cannot be closed now; closeReadiness says why.");
         jw_key(w, "closeReadiness");
-        encode_readiness(c, w, &e, &k);
+        encode_readiness(c, w, &e, &k, &issues);
         jw_object_end(w);
         return 0;
 }

@@ -30,6 +30,8 @@ static const struct column columns[] = {
         TIME(struct execution_workspace, created_at, "createdAt", FIXED),
         TIME(struct execution_workspace, updated_at, "updatedAt"),
         TEXT(struct execution_workspace, cwd_from),
+        TEXT(struct execution_workspace, worktree_path, .group = FIXED),
+        TEXT(struct execution_workspace, worktree_of, .group = FIXED),
 };
 const struct row_type execution_workspace_table =
         ROW_TYPE("execution_workspaces", struct execution_workspace, columns,
@@ -73,6 +75,23 @@ int execution_workspaces_replace(struct db *db, const struct execution_workspace
         return row_exec(db, &execution_workspace_table,
                         "UPDATE execution_workspaces SET * WHERE id = ?1 AND updated_at = ?2", row,
                         DB_ARGS(DB_T(row->id), DB_I(from_updated_at)), err);
+}
+
+int execution_workspaces_to_remove(struct db *db, struct arena *arena,
+                                   struct execution_workspace **ret, struct err *err)
+{
+        return row_all(db, &execution_workspace_table,
+                       "SELECT * FROM execution_workspaces WHERE status = 'archived' "
+                       "AND worktree_path IS NOT NULL",
+                       DB_NO_ARGS, arena, ret, err);
+}
+
+int execution_workspaces_worktree_gone(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE execution_workspaces SET worktree_path = NULL, cwd = NULL "
+                       "WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), err);
 }
 
 int execution_workspaces_count_users(struct db *db, const char *id, int64_t *ret_leases,

@@ -17,6 +17,10 @@ struct execution_workspace {
         int64_t created_at, updated_at;
         /* The source of cwd: an agent's id (its configuration named it), one of these, or NULL. */
         const char *cwd_from;
+        /* The directory that Berth made for it, and the one with the repository that it is of
+         * (core/workspaces/worktree.h). NULL: none, or it is removed. Nobody sets them by the API,
+         * unlike provider_ref: what Berth removes has to be what it made. */
+        const char *worktree_path, *worktree_of;
 };
 
 extern const struct row_type execution_workspace_table;
@@ -47,6 +51,12 @@ int execution_workspaces_list(struct db *db, const char *company_id,
  * writer was first. */
 int execution_workspaces_replace(struct db *db, const struct execution_workspace *row,
                                  int64_t from_updated_at, struct err *err);
+
+/* Archived ones whose worktree is still to be removed; an array in the arena. Returns how many. */
+int execution_workspaces_to_remove(struct db *db, struct arena *arena,
+                                   struct execution_workspace **ret, struct err *err);
+/* Its worktree is removed. */
+int execution_workspaces_worktree_gone(struct db *db, const char *id, struct err *err);
 
 /* Living leases in it, and issues that refer to it and are not done. */
 int execution_workspaces_count_users(struct db *db, const char *id, int64_t *ret_leases,

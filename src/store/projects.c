@@ -68,6 +68,6 @@ int projects_count_used(struct db *db, const char *id, int64_t *ret, struct err 
                          "SELECT COUNT(*) FROM execution_workspaces w WHERE project_id = ?1 AND "
                          "(EXISTS (SELECT 1 FROM environment_leases l WHERE "
                          "l.execution_workspace_id = w.id AND l.status IN ('active', 'retained')) "
-                         "OR (provider_type = 'git_worktree' AND provider_ref IS NOT NULL))",
+                         "OR (worktree_path IS NOT NULL))",
                          DB_ARGS(DB_T(id)), ret, err);
 }

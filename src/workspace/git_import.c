@@ -174,8 +174,8 @@ static bool may_move(const struct git_import *g)
         return faccessat(g->host_fd, "worktrees", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
-static int place_ref(struct git_import *g, const struct git_ref *ref, struct git_report *ret,
-                     struct err *err)
+int git_place_ref(struct git_import *g, const struct git_ref *ref, struct git_report *ret,
+                  struct err *err)
 {
         char ours[GIT_HEX + 1];
         bool behind = false, ahead = false;
@@ -189,7 +189,9 @@ static int place_ref(struct git_import *g, const struct git_ref *ref, struct git
                 r = git_is_ancestor(g, ref->oid, ours, &behind, err);
         if (r < 0 || behind)
                 return r;
-        if (*ours && is_branch(ref->name) && may_move(g))
+        /* The branch that is checked out moves with its files only: git_integrate(). */
+        if (*ours && is_branch(ref->name) && may_move(g) &&
+            !(g->host_branch && streq(ref->name, g->host_branch)))
                 r = git_is_ancestor(g, ours, ref->oid, &ahead, err);
         if (r >= 0 && (!*ours || ahead)) {
                 r = git_swap(g, ref->name, ref->oid, ours, &said, err);
@@ -250,7 +252,7 @@ static int place_all(struct git_import *g, const struct wanted *w, struct git_re
                 r = git_host_refs(g, err);
         for (size_t i = 0; i < w->n && r >= 0; i++)
                 if (&w->refs[i] != current)
-                        r = place_ref(g, &w->refs[i], ret, err);
+                        r = git_place_ref(g, &w->refs[i], ret, err);
         return r < 0 ? r : 0;
 }
 
@@ -325,23 +327,32 @@ static void report_refused(struct git_import *g, struct git_report *ret)
                 ret->note = "`.git` is not a directory here; commits are not brought home";
 }
 
+int git_import_open(struct git_import *g, const struct git_options *options, const char **ret_why,
+                    struct err *err)
+{
+        int r;
+
+        g->options = options;
+        *ret_why = open_host(g);
+        if (!*ret_why)
+                *ret_why = why_not(g); /* before git reads anything of it */
+        if (*ret_why)
+                return 0;
+        r = git_prepare(g, ret_why, err);
+        if (r > 0)
+                r = git_host_refs(g, err);
+        if (r >= 0 && !*ret_why)
+                *ret_why = why_not(g);
+        if (r < 0 || *ret_why)
+                git_clear(g);
+        return r < 0 ? r : !*ret_why;
+}
+
 static int import_all(struct git_import *g, struct git_report *ret, struct err *err)
 {
         struct wanted w = { 0 };
-        const char *why;
-        int r = git_prepare(g, &ret->note, err);
+        int r = git_finish_move(g, ret, err);
 
-        if (r <= 0)
-                return r;
-        r = git_host_refs(g, err);
-        if (r < 0)
-                return r;
-        why = why_not(g);
-        if (why) {
-                ret->note = why;
-                return 0;
-        }
-        r = git_finish_move(g, ret, err);
         if (r < 0)
                 return r;
         r = want_all(g, &w, err);
@@ -360,16 +371,13 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         report_refused(g, ret);
         if (g->kind != GIT_REPOSITORY || (g->n_refs == 0 && !g->has_packed && !g->has_head))
                 return 0;
-        g->options = options;
-        why = open_host(g);
-        if (!why)
-                why = why_not(g); /* before git reads anything of it */
-        if (why) {
+        r = git_import_open(g, options, &why, err);
+        if (r > 0) {
+                r = import_all(g, ret, err);
+                git_clear(g);
+        } else if (r == 0) {
                 ret->note = why;
-                return 0;
         }
-        r = import_all(g, ret, err);
-        git_clear(g);
         if (r != ERR_NOT_FOUND)
                 return r;
         err_clear(err);

@@ -79,11 +79,22 @@ struct git_run {
 int git_run(struct git_import *g, const struct git_run *run, struct buf *out, int *ret_status,
             const char **ret_said, struct err *err);
 
+/* git_import.c: the host's repository and our own are open, and the host's refs are read. 1, or 0:
+ * it cannot be used, *ret_why. ERR_NOT_FOUND: there is no git. */
+int git_import_open(struct git_import *g, const struct git_options *options, const char **ret_why,
+                    struct err *err);
+/* Set one ref of the host as git.h says. The objects are there. */
+int git_place_ref(struct git_import *g, const struct git_ref *ref, struct git_report *ret,
+                  struct err *err);
+
 /* git_objects.c. 1: done; 0: refused, *ret_note says why. */
 int git_prepare(struct git_import *g, const char **ret_note, struct err *err);
 /* Remove what it made in the host's repository. */
 void git_clear(const struct git_import *g);
 int git_ingest(struct git_import *g, const char **ret_note, struct err *err);
+/* Objects that our repository borrows: those that are reachable from the commit and not from the
+ * host's refs become its own, each of them looked at. */
+int git_take_new(struct git_import *g, const char *tip, const char **ret_note, struct err *err);
 /* Put what is reachable from the given commits and not from the host's refs into the host's
  * repository. `tips`: one object name on each line. */
 int git_transfer(struct git_import *g, const char *tips, const char **ret_note, struct err *err);

@@ -221,7 +221,10 @@ static void add_host_tips(const struct git_import *g, struct buf *out)
                 buf_appendf(out, "^%.*s\n", GIT_HEX, line);
 }
 
-int git_transfer(struct git_import *g, const char *tips, const char **ret_note, struct err *err)
+/* What is reachable from the commits and not from the host's refs, as a pack. 1; 0: *ret_note; or 2
+ * when that is nothing. */
+static int pack_new(struct git_import *g, const char *tips, int *ret_fd, const char **ret_note,
+                    struct err *err)
 {
         static const char *const args[] = { "pack-objects",        "--revs", "--stdout", "-q",
                                             "--delta-base-offset", NULL };
@@ -244,7 +247,26 @@ int git_transfer(struct git_import *g, const char *tips, const char **ret_note, 
                 return 0;
         }
         if (lseek(pack, 0, SEEK_END) <= GIT_PACK_EMPTY)
-                return 1;
+                return 2;
+        *ret_fd = take_fd(&pack);
+        return 1;
+}
+
+int git_take_new(struct git_import *g, const char *tip, const char **ret_note, struct err *err)
+{
+        CLEAN(cleanup_fd) int pack = -1;
+        int r = pack_new(g, arena_printf(g->op->arena, "%s\n", tip), &pack, ret_note, err);
+
+        return r != 1 ? MIN(r, 1) : index_pack(g, pack, NULL, ret_note, err);
+}
+
+int git_transfer(struct git_import *g, const char *tips, const char **ret_note, struct err *err)
+{
+        CLEAN(cleanup_fd) int pack = -1;
+        int r = pack_new(g, tips, &pack, ret_note, err);
+
+        if (r != 1)
+                return MIN(r, 1);
         FAULT("workspace.git.objects.before");
         r = index_pack(g, pack, arena_printf(g->op->arena, "%s/objects", g->host_of_git), ret_note,
                        err);

@@ -64,7 +64,8 @@ class RunTest(SandboxTest):
                   "last_used_at, opened_at, metadata, created_at, updated_at) "
                   "VALUES (?, ?, ?, 'shared_workspace', 'project_primary', 'w', ?, 1, 1, ?, 1, 1)",
                   (workspace, company, project["id"], str(self.work),
-                   json.dumps({"config": {"environmentId": ident(env), "provisionCommand": command}})))
+                   json.dumps({"config": {"environmentId": ident(env), "provisionCommand": command,
+                                          "teardownCommand": "true"}})))
         self.edit("UPDATE issues SET execution_workspace_id = ?, execution_workspace_preference = 'reuse_existing' "
                   "WHERE id = ?", (workspace, issue["id"]))
         return issue

@@ -25,9 +25,9 @@ RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
-# test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry) and
-# test_provider_crash.py crash at each of those
-ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", *SECRETS)
+# test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry),
+# test_provider_crash.py and test_project_runs.py (worktree) crash at each of those
+ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.", *SECRETS)
 OPERATIONS = []
 
 
@@ -394,6 +394,28 @@ class ProjectUpdate(InProject):
     def check(self, w):
         name = w.expect(200, "GET", w.facts["project"])["name"]
         require(name == "new" or "changed" not in w.done, name)
+        self.act(w)
+
+
+class ProjectDelete(ProjectUpdate):
+    def act(self, w):
+        w.do("deleted", "DELETE", w.facts["project"])
+
+    def check(self, w):
+        n = len(w.expect(200, "GET", w.facts["projects"]))
+        require(n == 0 or "deleted" not in w.done, n)
+        if n:
+            self.act(w)
+
+
+class ProjectWorkspace(ProjectUpdate):
+    def act(self, w):
+        made = w.do("made", "POST", w.facts["project"] + "/workspaces", {"cwd": "/srv"})
+        w.do("gone", "DELETE", f"{w.facts['project']}/workspaces/{made['id']}")
+
+    def check(self, w):
+        n = len(w.expect(200, "GET", w.facts["project"])["workspaces"])
+        require(n == 0 or "gone" not in w.done, n)
         self.act(w)
 
 

@@ -356,7 +356,10 @@ static int finish_command(struct ending *e, struct err *err)
         callback_close(t->rt, t->run.id);
         if (t->record.lease.id && streq(t->record.lease.status, LEASE_ACTIVE))
                 run_session_save(t, e->result.session_id);
-        return bring_home(e, err);
+        r = run_teardown(t, err);
+        if (r >= 0)
+                r = bring_home(e, err);
+        return r < 0 ? r : run_publish(t, err);
 }
 
 /* The execution's record is gone, with its lease when the environment was deleted, or because it is

@@ -55,6 +55,7 @@ struct run_result {
 struct run_choice {
         struct environment env;
         bool is_default;                      /* no object names it: it is the company's default */
+        bool has_policy;                      /* what issues and projects say about it counts */
         struct issue issue;                   /* id NULL: none */
         struct project project;               /* id NULL: none */
         struct execution_workspace workspace; /* id NULL: none */
@@ -179,6 +180,12 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err);
 /* Which shell runs scripts there: `sh`, or `bash` where the lease declares it. */
 const char *run_shell(struct run_task *t);
+/* At the end of a command, while the run has its place: its workspace's teardownCommand. A failure
+ * is an event. */
+int run_teardown(struct run_task *t, struct err *err);
+/* Once its changes are home: the branch of its worktree, into the project's repository. The same.
+ */
+int run_publish(struct run_task *t, struct err *err);
 /* Where commands start, for a run that has its place already. */
 void run_find_cwd(struct run_task *t);
 

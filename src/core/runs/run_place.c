@@ -9,7 +9,9 @@
 #include "core/kinds/provision.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
+#include "core/workspaces/execution_workspace.h"
 #include "core/workspaces/workspace.h"
+#include "core/workspaces/worktree.h"
 
 #define AGENTS_DIR "agents"
 
@@ -162,6 +164,8 @@ static void describe_workspace(struct run_task *t, const char *source)
                                  w->id, "repoUrl", w->repo_url, "repoRef", w->base_ref,
                                  "branchName", w->branch_name);
 
+        if (worktree_is(w))
+                json_object_set_new(here, "worktreePath", json_string(w->worktree_path));
         if (is_local(t))
                 json_object_set_new(here, "agentHome", json_string(agent_home(t)));
         json_object_set_new(t->context, "paperclipWorkspace", here);
@@ -209,6 +213,8 @@ static json_t *realization_of(struct run_task *t, const char *source)
                 .repo_url = w->repo_url,
                 .repo_ref = w->base_ref,
                 .branch_name = w->branch_name,
+                .worktree_path = w->worktree_path,
+                .project_workspace_id = w->project_workspace_id,
                 .config = t->choice.config,
         };
 
@@ -291,10 +297,26 @@ static int bring_in(struct run_task *t, struct err *err)
         return r;
 }
 
+/* Commands of a workspace run where its work is done. On this machine they do so only in a
+ * worktree, which is the workspace's own. */
+static bool runs_commands(const struct run_task *t, const struct execution_workspace *w)
+{
+        return worktree_is(w) || !kind_runs_on_host(t->rt, t->record.env.driver);
+}
+
+static json_t *command_env(struct run_task *t, const struct execution_workspace *w)
+{
+        json_t *env = json_pack("{s:s, s:s*, s:s*, s:s*}", "SHELL", "/bin/bash",
+                                "PAPERCLIP_WORKSPACE_CWD", t->cwd, "PAPERCLIP_WORKSPACE_BRANCH",
+                                w->branch_name, "PAPERCLIP_WORKSPACE_REPO_REF", w->base_ref);
+
+        return run_keep(t->op->arena, env);
+}
+
 static int provision_workspace(struct run_task *t, const json_t *request, struct err *err)
 {
         const struct environment *env = &t->choice.env;
-        const char *script = provision_script(request, is_local(t));
+        const char *script = provision_script(request, !runs_commands(t, &t->choice.workspace));
         struct exec_request req;
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         CLEAN(cleanup_free) char *failure = NULL;
@@ -307,7 +329,7 @@ static int provision_workspace(struct run_task *t, const json_t *request, struct
                 .args = (const char *[]){ "-lc", script, NULL },
                 .cwd = provision_cwd(t->op->arena, t->cwd, lease_text(t, "remoteCwd"),
                                      t->local_cwd),
-                .own_env = run_keep(t->op->arena, json_pack("{s:s}", "SHELL", "/bin/bash")),
+                .own_env = command_env(t, &t->choice.workspace),
                 .timeout_ms = PROVISION_TIMEOUT_MS,
                 .idempotency_key = arena_printf(t->op->arena, "provision:%s", t->run.id),
         };
@@ -331,7 +353,9 @@ int run_stage(struct run_task *t, struct err *err)
         int r = 0;
 
         t->local_cwd = find_directory(t, &source);
-        if (t->local_cwd)
+        if (t->choice.workspace.cwd && worktree_is(&t->choice.workspace))
+                r = worktree_ensure(t->op, t->rt, &t->choice.workspace, err);
+        else if (t->local_cwd)
                 r = make_directory(t, t->local_cwd, err);
         if (is_local(t))
                 t->cwd = t->local_cwd;
@@ -354,4 +378,100 @@ int run_stage(struct run_task *t, struct err *err)
                 return r;
         t->run.staged_at = clock_now_us();
         return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
+}
+
+/* -- Afterwards -------------------------------------------------------------------------------- */
+
+struct remark {
+        struct run_task *t;
+        const char *level, *text;
+};
+
+static int add_remark(struct db *db, void *arg, struct err *err)
+{
+        const struct remark *m = arg;
+
+        return run_event_add(db, m->t->rt, &m->t->run, "workspace", m->level, m->text, NULL, err);
+}
+
+/* The workspace that the run's lease is for: 1, or 0 when there is none. */
+static int workspace_of_lease(struct run_task *t, struct execution_workspace *ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r;
+
+        if (!t->record.lease.id || !t->record.lease.execution_workspace_id)
+                return 0;
+        r = store_read_begin(t->op, t->rt->store, &db, err);
+        if (r >= 0)
+                r = execution_workspaces_get(db, t->record.lease.execution_workspace_id,
+                                             t->op->arena, ret, err);
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        return r == ERR_NOT_FOUND ? 0 : r < 0 ? r : 1;
+}
+
+int run_teardown(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        struct remark failed = { .t = t, .level = "warn" };
+        struct execution_workspace w;
+        const char *script;
+        int r = workspace_of_lease(t, &w, err);
+
+        if (r <= 0 || !streq(t->record.lease.status, LEASE_ACTIVE) || !runs_commands(t, &w))
+                return MIN(r, 0);
+        script = json_get_string(run_keep(t->op->arena, execution_workspace_config(w.metadata)),
+                                 "teardownCommand");
+        if (!script)
+                return 0;
+        FAULT("run.teardown.before");
+        r = run_command_wait(
+                t->op, t->rt, &t->record,
+                &(struct exec_request){
+                        .command = "bash",
+                        .args = (const char *[]){ "-lc", script, NULL },
+                        .cwd = t->cwd,
+                        .own_env = command_env(t, &w),
+                        .timeout_ms = PROVISION_TIMEOUT_MS,
+                        .idempotency_key = arena_printf(t->op->arena, "teardown:%s", t->run.id),
+                },
+                &end, err);
+        FAULT("run.teardown.after");
+        if (r == ERR_CANCELLED ||
+            (r >= 0 && !end.how.timed_out && end.how.has_code && end.how.code == 0))
+                return MIN(r, 0);
+        failed.text =
+                r < 0 ? arena_printf(t->op->arena, "The teardown command failed: %s", err->msg)
+                : end.how.timed_out ? "The teardown command took too long"
+                                    : arena_printf(t->op->arena,
+                                                   "The teardown command failed with exit code %d",
+                                                   end.how.code);
+        err_clear(err);
+        return MIN(store_write(t->op, t->rt->store, add_remark, &failed, err), 0);
+}
+
+int run_publish(struct run_task *t, struct err *err)
+{
+        struct remark said = { .t = t, .level = "info" };
+        struct git_report report = { 0 };
+        struct execution_workspace w;
+        int r = workspace_of_lease(t, &w, err);
+
+        if (r <= 0 || !worktree_is(&w))
+                return MIN(r, 0);
+        r = worktree_publish(t->op, t->rt, &w, &report, err);
+        if (r == ERR_CANCELLED || (r >= 0 && !report.kept && !report.note))
+                return MIN(r, 0);
+        if (r >= 0 && report.kept) {
+                said.text = arena_printf(t->op->arena, "%s of the worktree is %s in %s",
+                                         report.kept->name, report.kept->here, w.worktree_of);
+        } else {
+                said.level = "warn";
+                said.text = arena_printf(t->op->arena,
+                                         "Commits of the worktree %s were not brought home: %s",
+                                         w.worktree_path, r < 0 ? err->msg : report.note);
+        }
+        err_clear(err);
+        return MIN(store_write(t->op, t->rt->store, add_remark, &said, err), 0);
 }

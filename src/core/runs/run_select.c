@@ -14,10 +14,16 @@
 #include "core/kinds/kind.h"
 #include "core/runs/run_internal.h"
 #include "core/workspaces/execution_workspace.h"
+#include "core/workspaces/worktree.h"
+#include "store/project_workspaces.h"
 #include "store/settings.h"
 
-#define MODE_SHARED "shared_workspace"
-#define REUSE       "reuse_existing"
+#define MODE_SHARED   "shared_workspace"
+#define MODE_ISOLATED "isolated_workspace"
+#define MODE_OPERATOR "operator_branch"
+#define MODE_AGENT    "agent_default"
+#define REUSE         "reuse_existing"
+#define WORKTREE      "git_worktree"
 
 /* A member that counts only when it is a text. */
 static const char *id_in(struct run_task *t, const char *document)
@@ -99,6 +105,7 @@ static int find_named_environment(struct db *db, struct run_task *t, const char 
                 return r;
         isolated = json_is_true(json_object_get(run_parse(t->op->arena, settings.experimental),
                                                 "enableIsolatedWorkspaces"));
+        c->has_policy = isolated;
         c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
         if (is_reused(c) && c->config) {
                 *ret = json_get_string(c->config, "environmentId");
@@ -127,40 +134,6 @@ static const char *with_environment(struct run_task *t, const char *metadata, co
         return json_to_arena(t->op->arena, document);
 }
 
-static int make_workspace(struct db *db, struct run_task *t, const char *environment_id,
-                          struct err *err)
-{
-        struct run_choice *c = &t->choice;
-        struct issue seen = c->issue;
-        int64_t now = clock_now_us();
-        int r;
-
-        c->workspace = (struct execution_workspace){
-                .id = arena_strdup(t->op->arena, uuid_new().s),
-                .company_id = t->run.company_id,
-                .project_id = c->project.id,
-                .source_issue_id = c->issue.id,
-                .mode = MODE_SHARED,
-                .strategy_type = "project_primary",
-                .name = c->issue.id ? c->issue.identifier : c->project.name,
-                .status = "active",
-                .cwd = json_get_string(t->config, "cwd"),
-                .cwd_from = t->agent.id,
-                .provider_type = "local_fs",
-                .last_used_at = now,
-                .opened_at = now,
-                .metadata = with_environment(t, NULL, environment_id),
-                .created_at = now,
-                .updated_at = now,
-        };
-        r = execution_workspaces_insert(db, &c->workspace, err);
-        if (r < 0 || !c->issue.id)
-                return r;
-        c->issue.execution_workspace_id = c->workspace.id;
-        c->issue.updated_at = clock_now_us();
-        return issues_update(db, &c->issue, &seen, err);
-}
-
 /* A directory that the board named belongs to the side, inside or outside, that first works in it
  * (judge_directory()). */
 static int take_directory(struct db *db, struct run_task *t, const char *environment_id,
@@ -177,6 +150,196 @@ static int take_directory(struct db *db, struct run_task *t, const char *environ
         if (r >= 0)
                 w->cwd_from = isolated ? NULL : WORKSPACE_CWD_OUTSIDE;
         return r;
+}
+
+/* Where a new workspace is to be: what issue, project and agent say, in the order in which they
+ * count. An issue overrides its project unless the project says otherwise. */
+struct plan {
+        const char *mode;
+        const json_t *strategy;      /* never NULL */
+        struct project_workspace of; /* id NULL: the project has none */
+        bool is_worktree;
+};
+
+static const char *strategy_text(struct run_task *t, const struct plan *p, const char *name)
+{
+        return arena_strtrim(t->op->arena, json_get_string(p->strategy, name));
+}
+
+static int plan_workspace(struct db *db, struct run_task *t, struct plan *ret, struct err *err)
+{
+        const struct run_choice *c = &t->choice;
+        const json_t *policy = run_parse(t->op->arena, c->project.execution_workspace_policy);
+        const json_t *settings = run_parse(t->op->arena, c->issue.execution_workspace_settings);
+        bool enabled = c->has_policy && json_is_true(json_object_get(policy, "enabled"));
+        bool may_override =
+                c->has_policy && c->issue.id &&
+                !(enabled && json_is_false(json_object_get(policy, "allowIssueOverride")));
+        const json_t *strategy = NULL;
+        const char *mode = may_override ? json_get_string(settings, "mode") : NULL, *type, *wanted;
+        struct project_workspace *all = NULL;
+        int n;
+
+        if (mode && (streq(mode, "inherit") || streq(mode, REUSE)))
+                mode = NULL;
+        if (!mode && enabled)
+                mode = json_get_string(policy, "defaultMode");
+        if (mode && streq(mode, "adapter_default"))
+                mode = MODE_AGENT;
+        if (may_override)
+                strategy = json_get_object(settings, "workspaceStrategy");
+        if (!strategy && enabled)
+                strategy = json_get_object(policy, "workspaceStrategy");
+        if (!strategy && c->has_policy)
+                strategy = json_get_object(t->config, "workspaceStrategy");
+        *ret = (struct plan){ .mode = mode ? mode : MODE_SHARED,
+                              .strategy =
+                                      strategy ? strategy : run_keep(t->op->arena, json_object()) };
+        type = strategy_text(t, ret, "type");
+        ret->is_worktree = streq(ret->mode, MODE_AGENT) ? type && streq(type, WORKTREE)
+                           : streq(ret->mode, MODE_ISOLATED) || streq(ret->mode, MODE_OPERATOR)
+                                   ? !type || streq(type, WORKTREE)
+                                   : false;
+        n = project_workspaces_of(db, c->project.id, t->op->arena, &all, err);
+        wanted = c->issue.id ? c->issue.project_workspace_id : NULL;
+        if (!wanted && enabled)
+                wanted = json_get_string(policy, "defaultProjectWorkspaceId");
+        for (int i = n - 1; i >= 0; i--)
+                if (i == 0 || (wanted && streq(all[i].id, wanted))) {
+                        ret->of = all[i];
+                        break;
+                }
+        return MIN(n, 0);
+}
+
+static const char *template_value(void *ctx, const char *name)
+{
+        struct run_task *t = ((void **)ctx)[0];
+        const struct plan *p = ((void **)ctx)[1];
+        const struct run_choice *c = &t->choice;
+        const struct {
+                const char *name, *value;
+        } all[] = {
+                { "issue.id", c->issue.id },
+                { "issue.identifier", c->issue.identifier },
+                { "issue.title", c->issue.title },
+                { "slug", c->issue.title ? arena_slug(t->op->arena, c->issue.title) : NULL },
+                { "agent.id", t->agent.id },
+                { "agent.name", t->agent.name },
+                { "project.id", c->project.id },
+                { "project.name", c->project.name },
+                { "workspace.repoRef", p->of.repo_ref },
+                { "run.id", t->run.id },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+                if (streq(all[i].name, name))
+                        return all[i].value;
+        return NULL;
+}
+
+/* The directory that is going to be made, and its branch. */
+static int plan_worktree(struct run_task *t, const struct plan *p, struct execution_workspace *w,
+                         struct err *err)
+{
+        const char *template = strategy_text(t, p, "branchTemplate");
+        const char *ref = p->of.repo_ref ? p->of.repo_ref : p->of.default_ref;
+        const char *base = strategy_text(t, p, "baseRef");
+
+        t->failure_code = "workspace_realization_failed";
+        if (!p->of.cwd)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Project \"%s\" has no workspace with a directory, from which a "
+                               "worktree could be made. Add one with: berth project workspace add "
+                               "'%s' --directory DIR",
+                               t->choice.project.name, t->choice.project.name);
+        if (!template)
+                template = streq(p->mode, MODE_OPERATOR) && ref ? ref
+                           : t->choice.issue.id                 ? "{{issue.identifier}}-{{slug}}"
+                                                                : "run-{{run.id}}";
+        w->branch_name =
+                worktree_branch(t->op->arena, template, template_value, (void *[]){ t, (void *)p });
+        if (!w->branch_name)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "The branch template \"%s\" gives no name of a branch", template);
+        t->failure_code = NULL;
+        w->base_ref = base ? base : ref;
+        w->strategy_type = w->provider_type = WORKTREE;
+        w->worktree_of = p->of.cwd;
+        w->worktree_path =
+                worktree_path(t->op->arena, p->of.cwd, strategy_text(t, p, "worktreeParentDir"),
+                              w->branch_name, w->id);
+        w->cwd = w->provider_ref = w->worktree_path;
+        return 0;
+}
+
+/* What the workspace is made ready and cleaned up with. */
+static const char *plan_metadata(struct run_task *t, const struct plan *p,
+                                 const char *environment_id)
+{
+        const char *provision = strategy_text(t, p, "provisionCommand");
+        const char *teardown = strategy_text(t, p, "teardownCommand");
+        json_t *metadata = run_keep(
+                t->op->arena, json_pack("{s:{s:s}}", "config", "environmentId", environment_id));
+        json_t *config = json_get_object(metadata, "config");
+
+        if (!provision)
+                provision = arena_strtrim(t->op->arena, p->of.setup_command);
+        if (!teardown)
+                teardown = arena_strtrim(t->op->arena, p->of.cleanup_command);
+        if (provision)
+                json_object_set_new(config, "provisionCommand", json_string(provision));
+        if (teardown)
+                json_object_set_new(config, "teardownCommand", json_string(teardown));
+        return json_to_arena(t->op->arena, metadata);
+}
+
+static int make_workspace(struct db *db, struct run_task *t, const char *environment_id,
+                          struct err *err)
+{
+        struct run_choice *c = &t->choice;
+        struct execution_workspace *w = &c->workspace;
+        struct issue seen = c->issue;
+        int64_t now = clock_now_us();
+        bool is_named;
+        struct plan p;
+        int r = plan_workspace(db, t, &p, err);
+
+        if (r < 0)
+                return r;
+        is_named = p.of.cwd && !streq(p.mode, MODE_AGENT); /* the project names the directory */
+        *w = (struct execution_workspace){
+                .id = arena_strdup(t->op->arena, uuid_new().s),
+                .company_id = t->run.company_id,
+                .project_id = c->project.id,
+                .project_workspace_id = p.of.id,
+                .source_issue_id = c->issue.id,
+                .mode = p.mode,
+                .strategy_type = "project_primary",
+                .name = c->issue.id ? c->issue.identifier : c->project.name,
+                .status = "active",
+                .cwd = is_named ? p.of.cwd : json_get_string(t->config, "cwd"),
+                .cwd_from = is_named || p.is_worktree ? p.of.cwd_from : t->agent.id,
+                .repo_url = p.of.repo_url,
+                .base_ref = p.of.repo_ref,
+                .provider_type = "local_fs",
+                .last_used_at = now,
+                .opened_at = now,
+                .metadata = plan_metadata(t, &p, environment_id),
+                .created_at = now,
+                .updated_at = now,
+        };
+        if (p.is_worktree)
+                r = plan_worktree(t, &p, w, err);
+        if (r >= 0)
+                r = take_directory(db, t, environment_id, err);
+        if (r >= 0)
+                r = execution_workspaces_insert(db, w, err);
+        if (r < 0 || !c->issue.id)
+                return r;
+        c->issue.execution_workspace_id = w->id;
+        c->issue.updated_at = clock_now_us();
+        return issues_update(db, &c->issue, &seen, err);
 }
 
 /* A reused workspace keeps its configuration. */

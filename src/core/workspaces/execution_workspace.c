@@ -9,6 +9,7 @@
 #include "core/access/audit.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
+#include "core/workspaces/worktree.h"
 
 #define ARCHIVED "archived"
 
@@ -122,6 +123,28 @@ int execution_workspace_get(struct op *op, struct runtime *rt, const char *id,
 
 /* Closing */
 
+bool close_is_blocked(const struct close_readiness *k)
+{
+        return k->leases > 0 || k->unknown || k->git.modified > 0 || k->git.untracked > 0 ||
+               (k->git.tip && !k->git.is_published);
+}
+
+/* Outside of transactions: git is asked. */
+static int look_at_worktree(struct op *op, struct runtime *rt,
+                            const struct execution_workspace *row, struct close_readiness *ret,
+                            struct err *err)
+{
+        int r = worktree_is(row) ? worktree_look(op, rt, row, &ret->git, err) : 0;
+
+        ret->has_worktree = r > 0;
+        if (r >= 0 || r == ERR_CANCELLED || r == ERR_BUSY)
+                return MIN(r, 0);
+        ret->has_worktree = true;
+        ret->unknown = arena_strdup(op->arena, err->msg);
+        err_clear(err);
+        return 0;
+}
+
 static int find_readiness(struct db *db, const struct execution_workspace *row,
                           struct close_readiness *ret, struct err *err)
 {
@@ -138,7 +161,10 @@ int execution_workspace_readiness(struct op *op, struct runtime *rt, const char 
 
         if (r >= 0)
                 r = execution_workspace_load(db, op, id, false, ret, err);
-        return r < 0 ? r : find_readiness(db, ret, ret_readiness, err);
+        if (r >= 0)
+                r = find_readiness(db, ret, ret_readiness, err);
+        store_read_end(&db);
+        return r < 0 ? r : look_at_worktree(op, rt, ret, ret_readiness, err);
 }
 
 int execution_workspace_operations(struct op *op, struct runtime *rt, const char *id,
@@ -162,6 +188,7 @@ struct update {
         json_t *body;
         struct execution_workspace row;
         struct close_readiness readiness;
+        int64_t looked_at; /* updated_at of the row whose worktree was looked at; 0: none was */
         bool blocked;
 };
 
@@ -350,7 +377,10 @@ static int write_change(struct db *db, void *arg, struct err *err)
                 r = find_readiness(db, &u->row, &u->readiness, err);
         if (r < 0)
                 return r;
-        u->blocked = closes && u->readiness.leases > 0;
+        /* A run that began after the look may have left something there. */
+        if (closes && u->looked_at && u->looked_at != u->row.updated_at)
+                return err_set(err, ERR_CONFLICT, "The workspace was changed by someone else");
+        u->blocked = closes && close_is_blocked(&u->readiness);
         if (u->blocked)
                 return 0;
         if (closes)
@@ -367,12 +397,20 @@ static int write_change(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static bool archives(const struct update *u)
+{
+        const char *to = json_get_string(u->body, "status");
+
+        return to && streq(to, ARCHIVED) && !streq(u->row.status, ARCHIVED);
+}
+
 int execution_workspace_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                                struct execution_workspace *ret,
                                struct close_readiness *ret_readiness, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct update u = { .op = op, .rt = rt, .id = id, .body = body };
+        struct git_report report;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0) /* 404 and 403 come before 400 */
@@ -380,8 +418,20 @@ int execution_workspace_update(struct op *op, struct runtime *rt, const char *id
         store_read_end(&db);
         if (r >= 0)
                 r = check_body(body, err);
+        if (r >= 0 && archives(&u) && worktree_is(&u.row)) {
+                u.looked_at = u.row.updated_at;
+                r = worktree_publish(op, rt, &u.row, &report, err);
+                if (r < 0 && r != ERR_CANCELLED && r != ERR_BUSY) { /* the look says so, too */
+                        err_clear(err);
+                        r = 0;
+                }
+                if (r >= 0)
+                        r = look_at_worktree(op, rt, &u.row, &u.readiness, err);
+        }
         if (r >= 0)
                 r = store_write(op, rt->store, write_change, &u, err);
+        if (r >= 0 && u.looked_at && !u.blocked && worktree_sweep(op, rt, err) < 0)
+                err_clear(err); /* the sweeper goes on */
         *ret = u.row;
         *ret_readiness = u.readiness;
         return r < 0 ? r : u.blocked;

@@ -2,8 +2,9 @@
  * 1.4). Runs make them; here they are read, changed and closed. Each function checks the actor's
  * rights inside the transaction that does the work.
  *
- * The configuration is `metadata.config`. Closing a workspace that is in use is refused, and the
- * answer says what uses it. Operation threads; results live in the operation's arena. */
+ * The configuration is `metadata.config`. Closing a workspace that is in use, or whose worktree has
+ * work that would be lost, is refused, and the answer says why. Closing it removes its worktree.
+ * Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_EXECUTION_WORKSPACE_H
 #define BERTH_CORE_EXECUTION_WORKSPACE_H
 
@@ -11,13 +12,21 @@
 #include "core/access/access.h"
 #include "store/execution_workspaces.h"
 #include "store/workspaces.h"
+#include "workspace/git_worktree.h"
 
 /* What prevents closing one. */
 struct close_readiness {
         int64_t leases; /* living ones in it: they block */
         int64_t issues; /* open ones that refer to it: a warning */
         bool is_shared; /* others may use its directory */
+        /* Of a worktree that is there. Files that are in no commit block, and commits that the
+         * project's repository does not have; commits that are not merged are a warning, since
+         * their branch stays. */
+        bool has_worktree;
+        struct git_worktree_state git;
+        const char *unknown; /* why it could not be looked at, which blocks; NULL: it could */
 };
+bool close_is_blocked(const struct close_readiness *k);
 
 int execution_workspace_list(struct op *op, struct runtime *rt, const char *company_id,
                              const struct execution_workspace_filter *filter,

@@ -7,6 +7,7 @@
 #include "core/places/place.h"
 #include "core/places/sweep_list.h"
 #include "core/workspaces/workspace_internal.h"
+#include "core/workspaces/worktree.h"
 
 struct findings {
         struct op *op;
@@ -204,5 +205,7 @@ int workspace_tidy(struct op *op, struct runtime *rt, struct err *err)
 {
         int r = rt->workspaces ? remove_leftovers(op, rt, err) : 0;
 
+        if (r >= 0)
+                r = worktree_sweep(op, rt, err);
         return r < 0 || !rt->workspaces ? r : salvage_sweep(op, rt, err);
 }

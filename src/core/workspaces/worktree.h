@@ -1,0 +1,40 @@
+/* The worktrees of execution workspaces: directories that Berth makes (workspace/git_worktree.h)
+ * and removes again.
+ *
+ * The row of the execution workspace names the directory (worktree_path) from before it is made
+ * until after it is removed. So what a crash leaves belongs to a row, and is finished or removed by
+ * the next run or the sweeper. A worktree of an archived workspace is to be removed; it is archived
+ * only when nothing is lost by that.
+ *
+ * One operation at a time on each; ERR_BUSY for others, which pass. Operation threads. */
+#ifndef BERTH_CORE_WORKTREE_H
+#define BERTH_CORE_WORKTREE_H
+
+#include "core/runtime.h"
+#include "rt/op.h"
+#include "store/execution_workspaces.h"
+#include "workspace/git_worktree.h"
+
+bool worktree_is(const struct execution_workspace *w);
+/* Its directory, for a new execution workspace: beneath `parent`, or a place in the repository that
+ * is part of no workspace. In the arena. */
+const char *worktree_path(struct arena *arena, const char *repository, const char *parent,
+                          const char *branch, const char *id);
+/* A branch from a template: {{issue.identifier}}, {{issue.title}}, {{slug}}, {{project.name}} …, in
+ * characters that git and shells take. `value` returns the text of a name, or NULL. */
+const char *worktree_branch(struct arena *arena, const char *template,
+                            const char *(*value)(void *ctx, const char *name), void *ctx);
+
+/* Make it unless it is there. */
+int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_workspace *w,
+                    struct err *err);
+/* Bring its branch into the project's repository. */
+int worktree_publish(struct op *op, struct runtime *rt, const struct execution_workspace *w,
+                     struct git_report *ret, struct err *err);
+/* 1, or 0 when its directory is not there. */
+int worktree_look(struct op *op, struct runtime *rt, const struct execution_workspace *w,
+                  struct git_worktree_state *ret, struct err *err);
+/* Remove those of archived workspaces. */
+int worktree_sweep(struct op *op, struct runtime *rt, struct err *err);
+
+#endif
