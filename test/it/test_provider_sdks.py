@@ -1,5 +1,5 @@
 """Real clients of providers in workers on the published SDKs, against a stand-in for the services: a sandbox is acquired,
-used again after its release, resumed after a restart of the daemon, lost at the provider, destroyed; every call is counted."""
+used again after its release, resumed after a restart of the daemon, lost at the provider, destroyed; calls are counted."""
 # slow: copies and checks node_modules of each SDK
 
 import http.server
@@ -53,6 +53,8 @@ class Service:
         self.thread.join()
 
     def answer(self, method, path, body, headers):
+        if path.startswith("/daytona"):
+            return self.answer_daytona(method, path.removeprefix("/daytona").partition("?")[0], headers)
         cloud = not path.startswith(BRIDGE)
         path = path.removeprefix(BRIDGE)
         found = re.match(r"/(sandboxes|leases)/(sb-\d+)", path)
@@ -82,6 +84,26 @@ class Service:
         return 201, {"sandboxID": name, "templateID": "base", "clientID": "c", "envdVersion": "0.2.0",
                      "envdAccessToken": "t"}
 
+    def answer_daytona(self, method, path, headers):
+        name = path.split("/")[2] if path.count("/") > 1 else None
+        if method != "GET":  # the client asks for the state until it has changed
+            self.calls.append(f"{method} {path.replace(name, 'ID') if name else path}")
+        if headers["Authorization"] != f"Bearer {KEY}":
+            return 401, {"statusCode": 401, "message": "no key"}
+        if not name:
+            name = self.make()
+        elif name not in self.sandboxes:
+            return 404, {"statusCode": 404, "message": f"Sandbox with ID {name} not found"}
+        elif method == "POST":
+            self.sandboxes[name] = "paused" if path.endswith("/stop") else "running"
+        state = {"running": "started", "paused": "stopped"}[self.sandboxes[name]]
+        if method == "DELETE":
+            state = "destroyed"
+            del self.sandboxes[name]
+        return 200, {"id": name, "name": name, "organizationId": "o", "target": "us", "user": "daytona", "env": {},
+                     "labels": {}, "public": False, "networkBlockAll": False, "state": state, "cpu": 1, "gpu": 0,
+                     "memory": 1, "disk": 1, "toolboxProxyUrl": "http://127.0.0.1:1/toolbox"}
+
     def answer_bridge(self, method, path, name, body):
         if path == "/leases/acquire":
             name = self.make()
@@ -99,8 +121,15 @@ class Service:
 class SdksTest(PluginTest):
     sdk = SDK
 
-    def package_of(self, sdk):
-        modules = [sdk_modules(sdk), from_npm(E2B, "the client of e2b")]
+    providers = (
+        ("e2b", ("POST /sandboxes", "POST /sandboxes/ID/connect", "POST /sandboxes/ID/pause", "DELETE /sandboxes/ID")),
+        ("bridge", ("POST /leases/acquire", "POST /leases/resume", "POST /leases/release", "DELETE /leases/ID")))
+
+    def modules(self):
+        return [sdk_modules(self.sdk), from_npm(E2B, "the client of e2b")]
+
+    def package_of(self):
+        modules = self.modules()
         path = self.temp_dir() / "sdks"
         shutil.copytree(SOURCE / "test" / "workers" / "sdks", path)
         for each in modules:
@@ -114,7 +143,7 @@ class SdksTest(PluginTest):
             "environmentDrivers": [{"driverKey": key, "kind": "sandbox_provider", "displayName": key, "configSchema": {
                 "type": "object", "properties": {"url": {"type": "string"},
                                                  "apiKey": {"type": "string", "format": "secret-ref"}}}}
-                                   for key in ("e2b", "bridge")]}))
+                                   for key in ("e2b", "bridge", "daytona")]}))
         return path
 
     def life(self, service, env, calls):
@@ -140,21 +169,20 @@ class SdksTest(PluginTest):
         wait_until(lambda: not service.sandboxes, "everything is given up")
         acquire, resume, pause, destroy = calls
         counted = {call: service.calls[began:].count(call) for call in calls}
-        # The one that was lost is destroyed, too: the provider says that it is gone.
-        self.assertEqual(counted, {acquire: 2, resume: 3, pause: 4, destroy: 2}, service.calls[began:])
-        self.assertEqual(len(service.calls) - began, 11, service.calls[began:])
+        self.assertEqual(counted, self.expect(acquire, resume, pause, destroy), service.calls[began:])
+        self.assertEqual(len(service.calls) - began, sum(counted.values()), service.calls[began:])
+
+    def expect(self, acquire, resume, pause, destroy):
+        """The one that was lost is resumed and destroyed, too: the provider says that it is gone."""
+        return {acquire: 2, resume: 3, pause: 4, destroy: 2}
 
     def test_lives(self):
         service = Service()
         self.addCleanup(service.close)
-        plugin = self.install(self.package_of(self.sdk))
+        plugin = self.install(self.package_of())
         self.assertEqual(plugin["status"], "ready", plugin)
         company = ident(self.company())
-        for provider, calls in (
-                ("e2b", ("POST /sandboxes", "POST /sandboxes/ID/connect", "POST /sandboxes/ID/pause",
-                         "DELETE /sandboxes/ID")),
-                ("bridge", ("POST /leases/acquire", "POST /leases/resume", "POST /leases/release",
-                            "DELETE /leases/ID"))):
+        for provider, calls in self.providers:
             with self.subTest(provider):
                 env = self.ok("POST", f"/api/companies/{company}/environments", {
                     "name": provider, "driver": "sandbox", "config": {

@@ -1,5 +1,5 @@
-// Two providers on the published plugin SDK: `e2b` by the official client of that service, `bridge` by plain requests, as
-// Paperclip's provider speaks to the worker that it deploys at Cloudflare. A provider pauses what may be used again.
+// Providers on the published plugin SDK: `e2b` and `daytona` by the official clients of those services, `bridge` by plain
+// requests, as Paperclip's provider speaks to the worker that it deploys at Cloudflare. All pause what may be used again.
 import { definePlugin, runWorker } from "@paperclipai/plugin-sdk";
 import { NotFoundError, Sandbox } from "e2b";
 
@@ -51,7 +51,38 @@ const bridge = {
     ask(config, "POST", "/exec", { providerLeaseId: lease.providerLeaseId, command, args, cwd }),
 };
 
-const drivers = { e2b, bridge };
+// Loaded when it is needed: it is large, and not every test has it.
+async function client({ url, apiKey }) {
+  const { Daytona } = await import("@daytonaio/sdk");
+  return new Daytona({ apiUrl: `${url}/daytona`, apiKey, target: "us" });
+}
+
+const daytona = {
+  async acquire({ config, runId }) {
+    const made = await (await client(config)).create({ snapshot: "base", labels: { runId } });
+    return { providerLeaseId: made.id, metadata: { remoteCwd: "/home/daytona" } };
+  },
+  async resume({ config, providerLeaseId }) {
+    try {
+      await (await (await client(config)).get(providerLeaseId)).start();
+      return { providerLeaseId, metadata: { remoteCwd: "/home/daytona" } };
+    } catch (e) {
+      if (e.statusCode === 404) return { providerLeaseId: null };
+      throw e;
+    }
+  },
+  pause: async ({ config, providerLeaseId }) => (await (await client(config)).get(providerLeaseId)).stop(),
+  async remove({ config, providerLeaseId }) {
+    try {
+      const cloud = await client(config);
+      await cloud.delete(await cloud.get(providerLeaseId));
+    } catch (e) {
+      if (e.statusCode !== 404) throw e;
+    }
+  },
+};
+
+const drivers = { e2b, bridge, daytona };
 const plugin = definePlugin({
   async setup() {},
   onEnvironmentValidateConfig: async ({ config }) => ({ ok: true, normalizedConfig: config }),
