@@ -19,6 +19,7 @@ static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
         jw_kbool(w, "supportsRemoteExecution", d->is_remote);
         jw_kstring(w, "command", json_get_string(d->json, "command"));
         jw_kvalue(w, "hosts", hosts);
+        jw_kstring(w, "npmPackage", json_get_string(json_get_object(d->json, "install"), "npm"));
         jw_kbool(w, "hasTranscript", adapter_has_transcript(d->type));
         jw_object_end(w);
 }

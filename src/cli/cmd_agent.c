@@ -148,19 +148,13 @@ static int set_agent_timer(struct cli *c, const struct args *a, const json_t *ag
 static int show_wakeup(struct cli *c, const struct args *a, const json_t *answer, struct err *err)
 {
         bool is_skipped = streq(cli_text(answer, "status"), "skipped");
-        const char *id = cli_text(answer, "id"), *status;
-        int r;
+        const char *id = cli_text(answer, "id");
 
         if (is_skipped || !args_flag(a, "follow")) {
                 cli_answer(c, answer, "%s", is_skipped ? cli_text(answer, "message") : id);
                 return 0;
         }
-        out_note("run %s", id);
-        r = runs_follow_log(c, id, false, &status, err);
-        if (r < 0)
-                return r;
-        runs_say_end(c, id, status, cli_printf(c, "; `berth runs show %s` says more", id));
-        return runs_exit_status(status);
+        return runs_watch(c, id, err);
 }
 
 static int cmd_agent_wake(struct cli *c, const struct args *a, struct err *err)
@@ -231,12 +225,13 @@ static const char *split_version(struct cli *c, const char *text, int64_t *ret_v
         return cli_printf(c, "%.*s", (int)(at - text), text);
 }
 
+/* NAME=SECRET; or NAME alone, for a secret of the same name. */
 static int set_secret(struct cli *c, json_t *env, const char *text, struct err *err)
 {
-        const char *name, *value;
+        const char *name = text, *value = text;
         int64_t version;
         json_t *secret;
-        int r = split_assignment(c, text, &name, &value, err);
+        int r = strchr(text, '=') ? split_assignment(c, text, &name, &value, err) : 0;
 
         if (r >= 0)
                 r = cli_find(c, &kind_secret, split_version(c, value, &version), &secret, err);
@@ -273,6 +268,8 @@ static int cmd_agent_create(struct cli *c, const struct args *a, struct err *err
         const char *company;
         int r = cli_company(c, true, &company, err);
 
+        if (r >= 0)
+                r = cli_check_new(c, &kind_agent, a->words[0], err);
         if (r >= 0)
                 r = body_set(body, "name", a->words[0], err);
         if (r >= 0)
@@ -369,8 +366,8 @@ static int cmd_agent_update(struct cli *c, const struct args *a, struct err *err
 
 #define AGENT_ENV_OPTIONS                                                                          \
         OPTION("env", "K=V", "a variable of its commands", 'e', true),                             \
-                OPTION("secret-env", "K=SECRET[@VERSION]", "a variable from a secret",             \
-                       .is_list = true)
+                OPTION("secret-env", "K[=SECRET[@VERSION]]",                                       \
+                       "a variable from a secret, or from the secret K", .is_list = true)
 
 const struct cli_command agent_commands[] = {
         { "list", "", "List the agents of the company", "berth agent list",

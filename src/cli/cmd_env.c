@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "cli/child.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -195,8 +196,75 @@ static int read_env_names(const struct args *a, const char **ret_driver, const c
         return cli_one_of("--driver", driver, drivers, err);
 }
 
-/* --for TYPE: a network to the hosts that the adapter's program needs. */
-static int allow_hosts(struct cli *c, const char *type, json_t *config, struct err *err)
+/* -- create sandbox NAME --for TYPE ----------------------------------------------------------- */
+
+#define REGISTRY_MAX ((size_t)4 << 10)
+
+/* The program in /usr or /opt, which a sandbox has from this machine; NULL: it is not there. A link
+ * into a home directory leads nowhere in the sandbox. */
+static const char *find_in_system(struct cli *c, const char *command)
+{
+        static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+
+        for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+                const char *path = cli_printf(c, "%s/%s", dirs[i], command);
+                CLEAN(cleanup_free) char *real = realpath(path, NULL);
+
+                if (real && (str_starts(real, "/usr/") || str_starts(real, "/opt/")) &&
+                    access(real, X_OK) == 0)
+                        return path;
+        }
+        return NULL;
+}
+
+/* The address from which npm fetches packages on this machine; NULL: npm does not say. */
+static const char *npm_registry(struct cli *c)
+{
+        const char *argv[] = { "npm", "config", "get", "registry", "--loglevel=error", NULL };
+        CLEAN(buf_done) struct buf out = { .max = REGISTRY_MAX };
+        int status;
+
+        if (child_capture("npm", argv, STDOUT_FILENO, &out, &status) != 0 || status != 0 ||
+            !strstr(buf_str(&out), "://"))
+                return NULL;
+        return cli_printf(c, "%.*s", (int)strcspn(buf_str(&out), "\r\n"), buf_str(&out));
+}
+
+/* How the program gets into the sandbox: from this machine's /usr, or by npm before the first run,
+ * for which the sandbox may reach npm's registry and is kept. */
+static void bring_program(struct cli *c, const json_t *adapter, json_t *config, json_t *hosts)
+{
+        const char *command = cli_text(adapter, "command"), *package, *registry, *host;
+
+        package = cli_text(adapter, "npmPackage");
+        if (!*package || json_object_get(config, "rootfs") || json_object_get(config, "snapshot"))
+                return;
+        if (find_in_system(c, command)) {
+                out_note("%s in the sandbox is this machine's %s", command,
+                         find_in_system(c, command));
+                return;
+        }
+        registry = find_in_system(c, "npm") ? npm_registry(c) : NULL;
+        if (!registry) {
+                out_note("there will be no %s in the sandbox: this machine has neither %s nor npm "
+                         "in /usr. Install Node 20 or newer with npm for all users, then create "
+                         "the environment anew; or run: sudo npm install -g %s",
+                         command, command, package);
+                return;
+        }
+        host = strstr(registry, "://") + 3;
+        host = strchr(host, '@') ? strchr(host, '@') + 1 : host;
+        json_array_append_new(hosts, json_stringn(host, strcspn(host, "/?#")));
+        set_once(config, "reuseLease", json_true());
+        set_once(config, "env", json_object());
+        set_once(json_object_get(config, "env"), "npm_config_registry", json_string(registry));
+        out_note("npm will install %s in the sandbox before the first run; the sandbox is kept for "
+                 "the next ones",
+                 command);
+}
+
+/* A network to the hosts that the adapter's program needs, and the program. */
+static int suit_adapter(struct cli *c, const char *type, json_t *config, struct err *err)
 {
         json_t *adapter, *hosts = json_object_get(config, "allowedHosts");
         int r;
@@ -208,10 +276,13 @@ static int allow_hosts(struct cli *c, const char *type, json_t *config, struct e
                 return r;
         hosts = json_is_array(hosts) ? json_incref(hosts) : json_array();
         json_array_extend(hosts, json_object_get(adapter, "hosts"));
+        bring_program(c, adapter, config, hosts);
         json_object_set_new(config, "allowedHosts", hosts);
         json_object_set_new(config, "network", json_string("allowlist"));
         return 0;
 }
+
+/* -- create ----------------------------------------------------------------------------------- */
 
 static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
 {
@@ -233,13 +304,12 @@ static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
                 config = cli_keep(c, json_object());
         if (streq(driver, "sandbox"))
                 set_once(config, "provider", json_string("berth"));
-        if (args_value(a, "for")) {
-                r = allow_hosts(c, args_value(a, "for"), config, err);
-                if (r < 0)
-                        return r;
-        }
         if (is_address)
                 r = complete_ssh_config(c, a, company, config, &name, err);
+        if (r >= 0)
+                r = cli_check_new(c, &kind_environment, name, err);
+        if (r >= 0 && args_value(a, "for"))
+                r = suit_adapter(c, args_value(a, "for"), config, err);
         if (r >= 0)
                 r = body_set(body, "name", name, err);
         if (r >= 0)

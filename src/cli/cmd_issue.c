@@ -109,17 +109,41 @@ static int fill_issue(struct cli *c, const struct args *a, json_t *body, struct 
 
 /* -- create and update ------------------------------------------------------------------------ */
 
+/* The run that the issue began: it was recorded together with the issue. */
+static int follow_issue(struct cli *c, const json_t *issue, struct err *err)
+{
+        json_t *runs;
+        const char *id;
+        int r = cli_call(c, "GET", issue_path(c, cli_text(issue, "id"), "/runs"), NULL, &runs, err);
+
+        if (r < 0)
+                return r;
+        id = cli_text(json_array_get(runs, 0), "id");
+        if (!*id)
+                return err_set(err, ERR_CONFLICT, "%s woke no agent",
+                               cli_text(issue, "identifier"));
+        return runs_watch(c, id, err);
+}
+
 static int cmd_issue_create(struct cli *c, const struct args *a, struct err *err)
 {
-        json_t *body = cli_keep(c, json_object());
+        json_t *body = cli_keep(c, json_object()), *issue;
         const char *path;
-        int r = cli_path(c, "/api/companies/{company}/issues", NULL, false, &path, err);
+        int r;
 
+        if (args_flag(a, "follow") && !args_value(a, "assignee"))
+                return err_set(err, ERR_USAGE, "--follow: say who is to do it, --assignee AGENT");
+        r = cli_path(c, "/api/companies/{company}/issues", NULL, false, &path, err);
         if (r >= 0)
                 r = body_set(body, "title", a->words[0], err);
         if (r >= 0)
                 r = fill_issue(c, a, body, err);
-        return r < 0 ? r : cli_send(c, "POST", path, json_incref(body), &kind_issue, err);
+        if (r >= 0)
+                r = cli_call(c, "POST", path, json_incref(body), &issue, err);
+        if (r < 0)
+                return r;
+        cli_show(c, &kind_issue, issue);
+        return args_flag(a, "follow") ? follow_issue(c, issue, err) : 0;
 }
 
 static int cmd_issue_update(struct cli *c, const struct args *a, struct err *err)
@@ -279,7 +303,11 @@ const struct cli_command issue_commands[] = {
                    .none = "no issues" } },
         { "create", "TITLE [OPTION]...", "Create an issue",
           "berth issue create 'Mend the login' --priority high", .words = 1,
-          .notes = ENVIRONMENT_NOTE, .options = OPTIONS(SHARED_OPTIONS), .run = cmd_issue_create },
+          .notes =
+                  "With --follow the exit status is 0 when the run succeeded and 1 when it did not.\n" ENVIRONMENT_NOTE,
+          .options = OPTIONS(SHARED_OPTIONS,
+                             { "follow", NULL, "print what the agent does until it is done", 'f' }),
+          .run = cmd_issue_create },
         { "show", "ISSUE", "Show one issue", "berth issue show ACM-1", .words = 1,
           .act = { &kind_issue } },
         { "update", "ISSUE [OPTION]...", "Change an issue",

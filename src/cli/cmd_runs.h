@@ -9,12 +9,8 @@ int cmd_runs_logs(struct cli *c, const struct args *a, struct err *err);
 extern const struct field runs_columns[]; /* of a list of runs */
 
 /* Print the log of a run from its beginning until the run is over, also when the daemon is
- * restarted meanwhile. *ret_status is the run's status at the end; the arena's. */
-int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **ret_status,
-                    struct err *err);
-/* On standard error: how it ended, and why, then `more` (may be ""). */
-void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more);
-/* 0 for a run that succeeded, else 1. */
-int runs_exit_status(const char *run_status);
+ * restarted meanwhile, and how the run ended. The exit status: 0 for a run that succeeded, else
+ * 1. */
+int runs_watch(struct cli *c, const char *run_id, struct err *err);
 
 #endif

@@ -391,8 +391,9 @@ static int look_for_transcript(struct tail *t, struct err *err)
         return 0;
 }
 
-int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **ret_status,
-                    struct err *err)
+/* *ret_status is the run's status at the end; the arena's. */
+static int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **ret_status,
+                           struct err *err)
 {
         struct tail t = { .c = c, .run_id = run_id, .flow = FLOW_INIT };
         int r = cli_connect(c, &t.api, err);
@@ -411,7 +412,8 @@ int runs_follow_log(struct cli *c, const char *run_id, bool raw, const char **re
         return r;
 }
 
-void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more)
+/* On standard error: how it ended, and why, then `more`. */
+static void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more)
 {
         json_t *run = NULL;
         const char *error = "";
@@ -422,9 +424,22 @@ void runs_say_end(struct cli *c, const char *run_id, const char *status, const c
         out_note("run %s %s%s%s%s", run_id, status, *error ? ": " : "", error, more);
 }
 
-int runs_exit_status(const char *run_status)
+static int runs_exit_status(const char *run_status)
 {
         return streq(run_status, "succeeded") ? 0 : 1;
+}
+
+int runs_watch(struct cli *c, const char *run_id, struct err *err)
+{
+        const char *status;
+        int r;
+
+        out_note("run %s", run_id);
+        r = runs_follow_log(c, run_id, false, &status, err);
+        if (r < 0)
+                return r;
+        runs_say_end(c, run_id, status, cli_printf(c, "; `berth runs show %s` says more", run_id));
+        return runs_exit_status(status);
 }
 
 /* -- The command ------------------------------------------------------------------------------ */

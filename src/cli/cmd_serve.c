@@ -1,6 +1,7 @@
 /* `berth serve` and `berth db`: only the command line is read here; the daemon and its database are
  * hooks (cli.h). */
 #include "cli/command.h"
+#include "cli/private.h"
 
 /* -- serve ------------------------------------------------------------------------------------ */
 
@@ -12,6 +13,9 @@ const struct cli_option serve_options[] = {
         { "log-format", "FORMAT", "text (default) or json" },
         { "new-identity", NULL,
           "start a copied or moved data directory as an instance of its own" },
+        { "background", NULL,
+          "return when it listens; messages go to berth.log in the data "
+          "directory" },
         { "private", NULL, NULL }, /* for `berth run`: cli/private.h */
         { 0 },
 };
@@ -34,6 +38,27 @@ static int check_words(const struct cli_serve_options *o, struct err *err)
         return r;
 }
 
+/* The same command line, without --background. */
+static int serve_in_background(struct cli *c, const struct args *a, struct err *err)
+{
+        const char *argv[4 + 2 * ARRAY_LEN(serve_options)] = { "berth", "serve", "--data" };
+        CLEAN(cleanup_free) char *cwd = c->data[0] == '/' ? NULL : getcwd(NULL, 0);
+        size_t n = 4;
+
+        if (cwd)
+                c->data = cli_printf(c, "%s/%s", cwd, c->data);
+        argv[3] = c->data;
+        for (const struct cli_option *o = serve_options; o->name; o++) {
+                if (streq(o->name, "background"))
+                        continue;
+                if (o->value ? args_value(a, o->name) != NULL : args_flag(a, o->name))
+                        argv[n++] = cli_printf(c, "--%s", o->name);
+                if (o->value && args_value(a, o->name))
+                        argv[n++] = args_value(a, o->name);
+        }
+        return private_background(c, argv, err);
+}
+
 int cmd_serve(struct cli *c, const struct args *a, struct err *err)
 {
         struct cli_serve_options o = {
@@ -52,7 +77,7 @@ int cmd_serve(struct cli *c, const struct args *a, struct err *err)
                 return r;
         if (!c->hooks || !c->hooks->serve)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no daemon in it");
-        return c->hooks->serve(&o);
+        return args_flag(a, "background") ? serve_in_background(c, a, err) : c->hooks->serve(&o);
 }
 
 /* -- db --------------------------------------------------------------------------------------- */

@@ -139,6 +139,10 @@ const char *cli_named(struct cli *c, const char *folder, const char *id);
 int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_t **ret,
              struct err *err);
 
+/* ERR_CONFLICT when the company has one of that name. The API allows several, but none of them
+ * could be named on the command line then. */
+int cli_check_new(struct cli *c, const struct cli_kind *kind, const char *name, struct err *err);
+
 /* -- Small things (values.c) ------------------------------------------------------------------ */
 
 /* Merge `--config JSON` and each `-o key=value` into a new object; *ret is a new reference, NULL

@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
 #include "base/fd.h"
 #include "base/installed.h"
+#include "cli/child.h"
 #include "cli/doctor.h"
 #include "codec/subid.h"
 
@@ -38,31 +38,6 @@ static const char *ids_argument(struct cli *c)
         if (range.count == 0)
                 return NULL;
         return cli_printf(c, "%lld:%lld", (long long)range.first, (long long)range.count);
-}
-
-/* What it prints to that stream, and its exit status; or an errno value. */
-static int run_check(const char *program, const char *const *argv, int stream, struct buf *out,
-                     int *ret_status)
-{
-        int fds[2], status = -1;
-        pid_t pid;
-
-        if (pipe2(fds, O_CLOEXEC) < 0)
-                return errno;
-        pid = fork();
-        if (pid == 0) {
-                if (dup2(fds[1], stream) >= 0)
-                        (void)execv(program, (char *const *)argv);
-                _exit(127);
-        }
-        close(fds[1]);
-        if (pid > 0)
-                (void)fd_read_to_end(fds[0], out);
-        close(fds[0]);
-        if (pid > 0)
-                (void)waitpid(pid, &status, 0);
-        *ret_status = status;
-        return pid > 0 ? 0 : EAGAIN;
 }
 
 /* Without a required one no sandbox starts. */
@@ -106,7 +81,7 @@ void doctor_sandbox(struct doctor_report *d)
                            "mend what is missing above");
                 return;
         }
-        if (run_check(program, argv, STDOUT_FILENO, &out, &status) != 0 || out.len == 0) {
+        if (child_capture(program, argv, STDOUT_FILENO, &out, &status) != 0 || out.len == 0) {
                 doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box does not run",
                            "install the berth-box of this version");
                 return;
@@ -128,7 +103,8 @@ void doctor_workers(struct doctor_report *d)
         const char *program = installed_program(&d->cli->arena);
         int status = -1;
 
-        if (program && run_check(program, argv, STDERR_FILENO, &out, &status) == 0 && status == 0)
+        if (program && child_capture(program, argv, STDERR_FILENO, &out, &status) == 0 &&
+            status == 0)
                 doctor_add(d, "plugin workers", DOCTOR_OK,
                            geteuid() == 0 ? "confined: users, files and processes of their own"
                                           : "confined: files and processes of their own, the user "

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "cli/output.h"
 
 #define PATIENCE_MS 20000
 #define PAUSE_MIN   5
@@ -66,9 +67,8 @@ static int open_log(struct cli *c, int *ret_fd, struct err *err)
 
 /* In the grandchild: a session of its own, so that no Ctrl-C reaches it, and no parent that waits.
  */
-static NORETURN void become_daemon(const char *data, int out, int log)
+static NORETURN void become_daemon(const char *const *argv, int out, int log)
 {
-        const char *const argv[] = { "berth", "serve", "--private", "--data", data, NULL };
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         if (setsid() < 0 || null < 0 || fork() != 0)
@@ -103,10 +103,9 @@ static void read_word(int fd, struct buf *line)
                 *strchr(line->data, '\n') = '\0';
 }
 
-/* 0 when it listens or another one has the directory. */
-static int start_daemon(struct cli *c, struct err *err)
+/* Start our own program with these arguments; `line` is the first that it says. */
+static int launch_daemon(struct cli *c, const char *const *argv, struct buf *line, struct err *err)
 {
-        CLEAN(buf_done) struct buf line = { .max = 65536 };
         CLEAN(cleanup_fd) int in = -1;
         CLEAN(cleanup_fd) int out = -1;
         CLEAN(cleanup_fd) int log = -1;
@@ -124,13 +123,25 @@ static int start_daemon(struct cli *c, struct err *err)
         out = fds[1];
         pid = fork();
         if (pid == 0)
-                become_daemon(c->data, out, log);
+                become_daemon(argv, out, log);
         if (pid < 0)
                 return err_sys(err, ERR_BUSY, errno, "start a daemon");
         close(take_fd(&out));
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
-        read_word(in, &line);
+        read_word(in, line);
+        return 0;
+}
+
+/* 0 when it listens or another one has the directory. */
+static int start_daemon(struct cli *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf line = { .max = 65536 };
+        const char *const argv[] = { "berth", "serve", "--private", "--data", c->data, NULL };
+        int r = launch_daemon(c, argv, &line, err);
+
+        if (r < 0)
+                return r;
         if (str_starts(buf_str(&line), "listening ") || str_starts(buf_str(&line), "locked "))
                 return 0;
         return err_set(err, ERR_UNREACHABLE, "the daemon does not start: %s (see %s/" LOG_FILE ")",
@@ -161,12 +172,68 @@ int private_ensure(struct cli *c, struct err *err)
 }
 
 /* The lock file names the last daemon, and whether it was private. */
-void private_revive(struct cli *c)
+static bool was_private(struct cli *c, int *ret_pid)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
 
-        if (file_read_at(AT_FDCWD, cli_printf(c, "%s/berth.lock", c->data), 4096, &text, NULL) >=
-                    0 &&
-            strstr(buf_str(&text), "\nprivate\n"))
+        (void)file_read_at(AT_FDCWD, cli_printf(c, "%s/berth.lock", c->data), 4096, &text, NULL);
+        *ret_pid = atoi(buf_str(&text));
+        return strstr(buf_str(&text), "\nprivate\n") != NULL;
+}
+
+void private_revive(struct cli *c)
+{
+        int pid;
+
+        if (was_private(c, &pid))
                 (void)start_daemon(c, NULL);
+}
+
+/* Serving in the background */
+
+/* The last line of the log, which says why the daemon ended. */
+static const char *log_end(struct cli *c)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const char *nl;
+
+        (void)file_read_at(AT_FDCWD, cli_printf(c, "%s/" LOG_FILE, c->data), 2 * LOG_MAX, &text,
+                           NULL);
+        if (text.len > 0 && text.data[text.len - 1] == '\n')
+                text.data[--text.len] = '\0';
+        nl = strrchr(buf_str(&text), '\n');
+        return cli_printf(c, "%s", nl ? nl + 1 : buf_str(&text));
+}
+
+int private_background(struct cli *c, const char *const *argv, struct err *err)
+{
+        CLEAN(buf_done) struct buf line = { .max = 65536 };
+        int64_t until = clock_mono_ms() + PATIENCE_MS;
+        int pid, r;
+
+        for (;; (void)usleep(PAUSE_MAX * 1000)) {
+                bool answers = daemon_answers(c);
+
+                berth_close(c->api); /* a private daemon ends when no client is connected */
+                c->api = NULL;
+                buf_clear(&line);
+                r = answers ? 0 : launch_daemon(c, argv, &line, err);
+                if (r < 0)
+                        return r;
+                if (str_starts(buf_str(&line), "listening "))
+                        break;
+                /* It may have stopped listening and still have the directory. */
+                if (was_private(c, &pid) && clock_mono_ms() < until)
+                        continue;
+                if (!answers)
+                        return err_set(err, ERR_UNREACHABLE,
+                                       "the daemon does not start: %s (%s/" LOG_FILE ")",
+                                       log_end(c), c->data);
+                out_line("a daemon already runs (process %d), with the data in %s", pid, c->data);
+                return 0;
+        }
+        (void)was_private(c, &pid);
+        out_line("%s", buf_str(&line));
+        out_note("process %d, messages in %s/" LOG_FILE "; kill %d stops it", pid, c->data, pid);
+        return 0;
 }

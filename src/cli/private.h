@@ -13,5 +13,9 @@
 int private_ensure(struct cli *c, struct err *err);
 /* Start it again if it was a private one that went away; another daemon is not ours to replace. */
 void private_revive(struct cli *c);
+/* `berth serve` with these arguments (argv[0] and on, NULL at the end) in the background: returns
+ * when it listens. A private daemon that has the data directory is waited for; any other one is
+ * there already, and that is said. c->data is absolute. */
+int private_background(struct cli *c, const char *const *argv, struct err *err);
 
 #endif

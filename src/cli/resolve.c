@@ -94,6 +94,31 @@ int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_
                        given, kind->command);
 }
 
+int cli_check_new(struct cli *c, const struct cli_kind *kind, const char *name, struct err *err)
+{
+        const char *path;
+        json_t *list, *item;
+        size_t i;
+        int r = cli_path(c, kind->list, NULL, true, &path, err);
+
+        if (r >= 0)
+                r = cli_call_list(c, path, &list, err);
+        if (r < 0)
+                return r;
+        json_array_foreach(list, i, item)
+        {
+                const char *status = cli_text(item, "status");
+
+                if (same_name(item, kind->name, name) && !streq(status, "archived") &&
+                    !streq(status, "terminated"))
+                        return err_set(err, ERR_CONFLICT,
+                                       "the %s '%s' already exists; 'berth %s show %s' shows it, "
+                                       "'berth %s update' changes it",
+                                       kind->what, name, kind->command, name, kind->command);
+        }
+        return 0;
+}
+
 /* -- Companies -------------------------------------------------------------------------------- */
 
 /* Several commands may need the first company at the same time; only one of them makes it. With a

@@ -300,6 +300,7 @@ static int check_session(const json_t *session, const char *where, struct err *e
 static int check_install(const json_t *install, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "npm", TEXT, NULL, NULL },
+                                                         { "node", NUMBER, NULL, NULL },
                                                          { "shell", TEXT, NULL, NULL },
                                                          { 0 } };
 

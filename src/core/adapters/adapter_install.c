@@ -3,13 +3,25 @@
 #include "core/adapters/adapter_internal.h"
 #include "core/kinds/kind.h"
 
+#define NODE_ADVICE                                                                                \
+        "install Node 20 or newer with npm. A built-in sandbox has what its machine has in /usr, " \
+        "not what is in a home directory"
+
 /* Root installs for all users; another user with sudo that asks for no password, else into the home
  * directory. */
-static void npm_script(struct buf *b, const char *package)
+static void npm_script(struct buf *b, const char *package, long long node)
 {
         CLEAN(buf_done) struct buf word = BUF_INIT;
 
         shell_quote(&word, package);
+        buf_puts(b, "command -v npm >/dev/null 2>&1 || { echo 'npm is missing: " NODE_ADVICE
+                    "'; exit 1; }\n");
+        if (node > 0)
+                buf_appendf(b,
+                            "v=$(node -p process.versions.node 2>/dev/null)\n"
+                            "[ \"${v%%%%.*}\" -ge %lld ] 2>/dev/null || "
+                            "{ echo \"Node $v is too old: " NODE_ADVICE "\"; exit 1; }\n",
+                            node);
         buf_appendf(
                 b,
                 "if [ \"$(id -u)\" -eq 0 ]; then npm install -g %s; "
@@ -28,7 +40,7 @@ const char *adapter_install_script(const struct adapter_descriptor *d, struct ar
 
         if (!npm)
                 return json_get_string(install, "shell");
-        npm_script(&b, npm);
+        npm_script(&b, npm, json_integer_value(json_object_get(install, "node")));
         return arena_strdup(arena, buf_str(&b));
 }
 
