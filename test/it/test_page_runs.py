@@ -214,6 +214,81 @@ class LogTest(PageRunTest):
         self.assert_accessible(page)
 
 
+class TranscriptTest(PageRunTest):
+    """What Claude prints, by a script in its place. Its texts are hostile."""
+
+    BEFORE = [
+        {"type": "system", "subtype": "init", "session_id": "s", "model": "m"},
+        {"type": "assistant", "message": {"content": [
+            {"type": "thinking", "thinking": "First I look around.\nThen I see."},
+            {"type": "text", "text": "I look at <img src=x onerror=alert(1)> \x1b[31mred\x1b[0m\x1b]0;title\x07\rfiles."},
+            {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls -la\necho second"}}]}},
+    ]
+    AFTER = [
+        {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a-file <b>bold</b>"}]}},
+        {"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "t2", "name": "Edit", "input": {"path": "a", "n": 1}}]}},
+        {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t2", "content": "no such file", "is_error": True}]}},
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": "All done."}]}},
+        {"type": "result", "result": "All done.", "is_error": False, "total_cost_usd": 0.0125,
+         "usage": {"input_tokens": 1200, "cache_read_input_tokens": 800, "output_tokens": 40}},
+    ]
+
+    def claude(self, *parts):
+        """An agent whose program prints these events, after each part but the last until release_held()."""
+        texts = []
+        for i, part in enumerate(parts):
+            (self.work / f"part{i}").write_text("".join(json.dumps(event) + "\n" for event in part))
+            texts.append(f"cat part{i}\n")
+        script = self.work / "claude"
+        script.write_text("#!/bin/sh\ncat > /dev/null\necho warned >&2\n" + "while [ ! -e go ]; do sleep 0.02; done\n".join(texts))
+        script.chmod(0o755)
+        return self.agent(self.acme, "Ada", adapterType="claude_local", adapterConfig={"command": str(script), "cwd": str(self.work)})
+
+    def test_as_it_comes(self):
+        run = self.wake(self.claude(self.BEFORE, self.AFTER))
+        page = self.run_page(run)
+        turns = page.get_by_role("region", name="Transcript")
+        turns.get_by_text("I look at <img src=x onerror=alert(1)> redfiles.", exact=True).wait_for()
+        bash = turns.locator("details.tool").filter(hasText="Bash")
+        bash.locator("summary").filter(hasText="ls -la").filter(hasText="running").wait_for()
+        self.assertEqual(page.get_by_text("echo second").count(), 0, "tool calls are folded")
+        self.assertEqual(page.get_by_text("Then I see.").count(), 0, "thoughts are folded")
+        turns.get_by_text("warned").wait_for()
+        self.assertTrue(page.evaluate("document.querySelector('.turns').getBoundingClientRect().top < innerHeight / 2"), "above the fold")
+        self.assert_accessible(page)
+        self.release_held()
+        turns.get_by_text("All done.").wait_for()
+        self.state(page, "succeeded")
+        # A call and its result are one.
+        bash.locator("summary").click()
+        page.get_by_role("region", name="What Bash was given").filter(hasText="echo second").wait_for()
+        page.get_by_role("region", name="What Bash answered").filter(hasText="a-file <b>bold</b>").wait_for()
+        turns.locator("details.tool.failed").filter(hasText='Edit {"path":"a","n":1}').get_by_text("failed").wait_for()
+        page.text("2 tool calls · 1,200 tokens in, 800 cached, 40 out · $0.0125")
+        page.get_by_label("Unfold").check()
+        page.text("no such file")
+        page.text("Then I see.")
+        self.assert_accessible(page)
+        self.assertEqual(page.locator("main img, .turns b:has(*)").count(), 0)
+        self.assertEqual(page.evaluate("/[\\x00-\\x08\\x0b-\\x1f]/.test(document.body.textContent)"), False)
+        # The log as it is, one click away.
+        page.get_by_role("tab", name="Log").click()
+        self.log(page).get_by_text('"subtype": "init"').wait_for()
+
+    def test_on_a_phone_in_the_dark(self):
+        long = [{"type": "assistant", "message": {"content": [{"type": "text", "text": f"Step {i}. {'x' * 400}"}]}} for i in range(600)]
+        self.release_held()
+        run = self.wake(self.claude(self.BEFORE, [*long, *self.AFTER]))
+        self.finished(run)
+        page = self.run_page(run, colorScheme="dark", **PHONE)
+        page.text("Step 599.")
+        self.assertLess(page.locator(".turn").count(), 420)
+        page.button("earlier", exact=False).click()
+        page.text("Step 0.")
+        self.assertEqual(page.evaluate("document.documentElement.scrollWidth > innerWidth"), False)
+        self.assert_accessible(page)
+
+
 class SandboxRunTest(PageRunTest):
     def test_callbacks_and_files(self):
         (self.work / "kept.txt").write_text("one\n")

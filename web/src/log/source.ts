@@ -1,12 +1,12 @@
-// Where the lines of a run's log come from: pages by offset until there is nothing more, then whenever the event stream
-// says that something was written, or every second where there is no stream.
+// Where the lines of a run's log and the records of its transcript come from: pages by offset until there is nothing more,
+// then whenever the event stream says that something was written, or every second where there is no stream.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ApiError, errorText } from "../api";
 import { connection, onLive } from "../live";
 import { Lines } from "./lines";
+import { Turns, type TurnRecord } from "./turns";
 
 interface Page {
-	content: string;
 	nextOffset?: number;
 	eof?: boolean;
 }
@@ -15,9 +15,8 @@ const PAGE_BYTES = 1 << 20;
 const POLL_MS = 1000;
 const SAFETY_MS = 5000; // an event may have been missed
 
-export interface LogState {
-	lines: Lines;
-	/** Grows with every change of the lines. */
+export interface Followed {
+	/** Grows with every change. */
 	version: number;
 	/** What there was when we came has been read. */
 	caughtUp: boolean;
@@ -26,30 +25,39 @@ export interface LogState {
 	error: string | undefined;
 }
 
-export function useLog(runId: string, live: boolean): LogState {
+export interface LogState extends Followed {
+	lines: Lines;
+}
+
+export interface TranscriptState extends Followed {
+	turns: Turns;
+}
+
+const NOTHING: Followed = { version: 0, caughtUp: false, eof: false, error: undefined };
+
+/** Follow `what` of a run; `take` puts a page into the state and says whether that changed it. */
+function useFollowed<S extends Followed, P extends Page>(runId: string, live: boolean, what: string, first: () => S, take: (s: S, page: P) => boolean): S {
 	const [, redraw] = useState(0);
-	const state = useRef<LogState>({ lines: new Lines(), version: 0, caughtUp: false, eof: false, error: undefined });
+	const state = useRef<S | null>(null);
 	const kick = useRef<() => void>(() => {});
 
+	state.current ??= first();
 	useEffect(() => {
 		const ended = new AbortController();
-		const s = state.current;
+		const s = state.current as S;
 		let offset = 0;
 		let running = false;
 		let again = false;
 
 		async function page(): Promise<boolean> {
-			const got = await api.get<Page>(`/heartbeat-runs/${runId}/log?offset=${offset}&limitBytes=${PAGE_BYTES}`, { signal: ended.signal });
+			const got = await api.get<P>(`/heartbeat-runs/${runId}/${what}?offset=${offset}&limitBytes=${PAGE_BYTES}`, { signal: ended.signal });
 			const more = got.nextOffset !== undefined && got.nextOffset > offset;
 
 			s.error = undefined;
-			if (got.content) {
-				s.lines.addRecords(got.content);
-				s.version++;
-			}
+			if (take(s, got)) s.version++;
 			if (got.nextOffset !== undefined) offset = got.nextOffset;
 			s.eof = got.eof === true;
-			return more;
+			return more && !s.eof;
 		}
 
 		async function load(): Promise<void> {
@@ -98,4 +106,18 @@ export function useLog(runId: string, live: boolean): LogState {
 		if (!live) kick.current();
 	}, [live]);
 	return state.current;
+}
+
+export function useLog(runId: string, live: boolean): LogState {
+	return useFollowed<LogState, Page & { content: string }>(runId, live, "log", () => ({ ...NOTHING, lines: new Lines() }), (s, page) => {
+		s.lines.addRecords(page.content);
+		return page.content !== "";
+	});
+}
+
+export function useTranscript(runId: string, live: boolean): TranscriptState {
+	return useFollowed<TranscriptState, Page & { records: TurnRecord[] }>(runId, live, "transcript", () => ({ ...NOTHING, turns: new Turns() }), (s, page) => {
+		for (const record of page.records) s.turns.add(record);
+		return page.records.length > 0;
+	});
 }

@@ -4,7 +4,8 @@ import { useEffect, useState } from "preact/hooks";
 import { api } from "../api";
 import { useHere } from "../context";
 import { LogView } from "../log/log-view";
-import { useLog } from "../log/source";
+import { useLog, useTranscript } from "../log/source";
+import { TranscriptView } from "../log/transcript-view";
 import { onLive, useQuery } from "../live";
 import type { Environment, RunDetail, RunEvent } from "../model";
 import { navigate } from "../router";
@@ -30,10 +31,11 @@ function useEvents(id: string): RunEvent[] {
 export function RunView(props: { id: string }) {
 	const { to } = useHere();
 	const { data: run, error, loading } = useQuery<RunDetail>(`/heartbeat-runs/${props.id}`, ["runs"]);
+	const adapter = useQuery<{ hasTranscript: boolean }>(run?.adapterType ? `/adapters/${encodeURIComponent(run.adapterType)}` : null);
 	const events = useEvents(props.id);
 	const above = <a href={to("/runs")}>Runs</a>;
 
-	if (loading) return <Loading />;
+	if (loading || adapter.loading) return <Loading />;
 	if (!run) return (<><Title above={above}>Run</Title><Problem error={error} /></>);
 	const calls = events.filter((e) => e.eventType === "callback");
 
@@ -45,14 +47,15 @@ export function RunView(props: { id: string }) {
 			<Problem error={error} />
 			<About run={run} />
 			{run.error && <Problem error={run.error} />}
-			<Section title="Timeline"><RunTimelineView run={run} events={events} /></Section>
 			<Tabs label="About the run" tabs={[
+				...(adapter.data?.hasTranscript ? [{ id: "transcript", title: "Transcript", view: () => <Transcript run={run} /> }] : []),
 				{ id: "log", title: "Log", view: () => <Log run={run} /> },
 				{ id: "callbacks", title: `Callbacks (${calls.length})`, view: () => <Callbacks calls={calls} /> },
 				{ id: "files", title: "Files", view: () => <RunFiles run={run} /> },
 				{ id: "events", title: "Events", view: () => <Events events={events} /> },
 				{ id: "details", title: "Details", view: () => <Details run={run} /> },
 			]} />
+			<Section title="Timeline"><RunTimelineView run={run} events={events} /></Section>
 		</>
 	);
 }
@@ -109,6 +112,34 @@ function Actions(props: { run: RunDetail }) {
 	);
 }
 
+/** Tokens and cost of the run, where its adapter tells them. */
+function spent(run: RunDetail): string {
+	const { inputTokens, cachedInputTokens, outputTokens, costUsd } = run.usageJson ?? {};
+	const parts: string[] = [];
+
+	if (typeof inputTokens === "number" && typeof outputTokens === "number")
+		parts.push(`${inputTokens.toLocaleString("en")} tokens in, ${Number(cachedInputTokens ?? 0).toLocaleString("en")} cached, ${outputTokens.toLocaleString("en")} out`);
+	if (typeof costUsd === "number") parts.push(`$${costUsd.toFixed(costUsd < 1 ? 4 : 2)}`);
+	return parts.join(" · ");
+}
+
+function Silence(props: { live: boolean }) {
+	return <p class="dim" role="status">{props.live ? "It has not said anything yet." : "It did not say anything."}</p>;
+}
+
+function Transcript(props: { run: RunDetail }) {
+	const live = !isOver(props.run);
+	const transcript = useTranscript(props.run.id, live);
+
+	return (
+		<>
+			<Problem error={transcript.error} />
+			{transcript.turns.all.length === 0 && transcript.caughtUp && <Silence live={live} />}
+			<TranscriptView transcript={transcript} live={live} note={spent(props.run)} />
+		</>
+	);
+}
+
 function Log(props: { run: RunDetail }) {
 	const live = !isOver(props.run);
 	const log = useLog(props.run.id, live);
@@ -116,7 +147,7 @@ function Log(props: { run: RunDetail }) {
 	return (
 		<>
 			<Problem error={log.error} />
-			{log.lines.all.length === 0 && log.caughtUp && <p class="dim" role="status">{live ? "It has not said anything yet." : "It did not say anything."}</p>}
+			{log.lines.all.length === 0 && log.caughtUp && <Silence live={live} />}
 			<LogView log={log} live={live} fileName={`run-${props.run.id}.log`} />
 		</>
 	);
