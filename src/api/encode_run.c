@@ -3,6 +3,7 @@
 
 #include "api/encode.h"
 #include "base/clock.h"
+#include "core/adapters/adapter_run.h"
 
 #define SUMMARY_TEXT_MAX 500
 
@@ -157,11 +158,16 @@ void encode_run(struct jw *w, const struct run *r)
 
 void encode_run_view(struct jw *w, const struct run_view *v, bool full)
 {
+        CLEAN(buf_done) struct buf advice = BUF_INIT;
+
         jw_object(w);
         run_members(w, &v->run, full);
         jw_kstring(w, "runId", v->run.id);
         jw_kstring(w, "agentName", v->agent_name);
         jw_kstring(w, "adapterType", v->adapter_type);
+        if (full && adapter_advice(v->adapter_type, v->agent_name, v->run.error_code, v->run.error,
+                                   &advice))
+                jw_kstring(w, "advice", buf_str(&advice));
         jw_kstring(w, "issueIdentifier", v->issue_identifier);
         jw_kstring(w, "issueTitle", v->issue_title);
         silence(w, v);

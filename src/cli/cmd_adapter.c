@@ -4,24 +4,54 @@
 #include "cli/command.h"
 #include "cli/output.h"
 
-static const char *hosts_text(struct cli *c, const json_t *adapter)
+#define HOSTS_AT       28 /* the column where they begin */
+#define TERMINAL_WIDTH 80
+
+/* The hosts, as many in a line as a terminal of 80 columns has room for. */
+static void print_adapter(struct cli *c, const json_t *adapter)
 {
-        const char *text = "";
+        const char *command = cli_text(adapter, "command");
+        const char *line = cli_printf(
+                c, "%-*s%s", HOSTS_AT,
+                cli_printf(c, "%-18s%s", cli_text(adapter, "type"), *command ? command : "-"),
+                json_is_true(json_object_get(adapter, "loaded")) ? "" : "cannot run here");
         size_t i;
         json_t *host;
 
-        json_array_foreach(json_object_get(adapter, "hosts"), i, host) text =
-                cli_printf(c, "%s%s%s", text, *text ? " " : "", json_string_value(host));
-        return text;
+        json_array_foreach(json_object_get(adapter, "hosts"), i, host)
+        {
+                const char *name = json_string_value(host);
+
+                if (i > 0 && strlen(line) + 1 + strlen(name) > TERMINAL_WIDTH) {
+                        out_line("%s", line);
+                        line = cli_printf(c, "%*s%s", HOSTS_AT, "", name);
+                } else {
+                        line = cli_printf(c, "%s%s%s", line, i > 0 ? " " : "", name);
+                }
+        }
+        out_line("%s", line);
 }
 
-static void print_checks(struct cli *c, const json_t *answer)
+static void print_adapters(struct cli *c, const json_t *list)
 {
+        size_t i;
+        json_t *adapter;
+
+        out_line("%-18s%-10s%s", "TYPE", "COMMAND", "HOSTS");
+        json_array_foreach((json_t *)list, i, adapter) print_adapter(c, adapter);
+}
+
+static void print_checks(struct cli *c UNUSED, const json_t *answer)
+{
+        size_t i;
+        json_t *check;
+
         out_label("Result", COLUMN_STATE, json_get_string(answer, "status"));
-        list_print(c, json_object_get(answer, "checks"),
-                   FIELDS({ "LEVEL", "level", COLUMN_STATE }, { "CHECK", "message" },
-                          { "DETAIL", "detail" }),
-                   "no checks");
+        json_array_foreach(json_object_get(answer, "checks"), i, check)
+        {
+                out_line("%-6s %s", cli_text(check, "level"), cli_text(check, "message"));
+                text_print("       ", cli_text(check, "detail"));
+        }
 }
 
 static int checks_status(const json_t *answer)
@@ -58,11 +88,7 @@ static int cmd_adapter_test(struct cli *c, const struct args *a, struct err *err
 
 const struct cli_command adapter_commands[] = {
         { "list", "", "List the kinds of agent programs", "berth adapter list",
-          .act = { .method = "GET",
-                   .path = "/api/adapters",
-                   .columns = FIELDS({ "TYPE", "type" }, { "NAME", "label" },
-                                     { "COMMAND", "command" }, { "HOSTS", .text = hosts_text }),
-                   .none = "no adapters" } },
+          .act = { .method = "GET", .path = "/api/adapters", .print = print_adapters } },
         { "test", "TYPE [--environment ENV] [-o KEY=VALUE]...",
           "Try whether an agent program works in an environment",
           "berth adapter test claude_local --environment Sandbox", .words = 1,

@@ -82,6 +82,7 @@ static void print_run(struct cli *c, const json_t *run)
                             { "Signal", "signal", .optional = true },
                             { "Error", "error", .optional = true },
                             { "Error code", "errorCode", .optional = true },
+                            { "To do", "advice", .optional = true },
                             { "Retry of", "retryOfRunId", COLUMN_ID, .optional = true },
                             { "Waiting", "waiting.reason", .optional = true },
                             { "Next try", "waiting.nextTryAt", COLUMN_TIME, .optional = true },

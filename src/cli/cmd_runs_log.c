@@ -416,12 +416,16 @@ static int runs_follow_log(struct cli *c, const char *run_id, bool raw, const ch
 static void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more)
 {
         json_t *run = NULL;
-        const char *error = "";
+        const char *error = "", *advice = "";
 
         if (cli_call(c, "GET", cli_printf(c, "/api/heartbeat-runs/%s", run_id), NULL, &run, NULL) >=
             0)
                 error = cli_text(run, "error");
         out_note("run %s %s%s%s%s", run_id, status, *error ? ": " : "", error, more);
+        if (run)
+                advice = cli_text(run, "advice");
+        if (*advice)
+                out_note("%s", advice);
 }
 
 static int runs_exit_status(const char *run_status)

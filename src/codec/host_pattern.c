@@ -25,6 +25,9 @@ static const char *why_not(char c)
                 return "a user name has no place in it";
         if (c == '%')
                 return "there are no escapes or zones in a host name";
+        if (c == '*')
+                return "a '*' stands only in front of a whole name: write each host, "
+                       "example.com, or *.example.com for all names below it";
         return "the name has a byte that host names do not have";
 }
 

@@ -96,6 +96,8 @@ export interface RunDetail extends Run {
 	retryOfRunId: string | null;
 	scheduledRetryAt: string | null;
 	adapterType?: string;
+	/** What to do about its error. */
+	advice?: string;
 	logBytes: number | null;
 	/** Output is missing; `error` or the log says why. */
 	incomplete: boolean;

@@ -333,6 +333,7 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "base", TEXT, NULL, NULL },
                 { "label", TEXT, NULL, NULL },
                 { "key", TEXT, NULL, NULL },
+                { "keyVariable", TEXT, NULL, NULL },
                 { "runs", FLAG, NULL, NULL },
                 { "remote", FLAG, NULL, NULL },
                 { "http", FLAG, NULL, NULL },

@@ -185,4 +185,9 @@ bool adapter_has_last_word(const char *type);
 int64_t adapter_last_word(const char *type, const char *line, size_t len);
 int64_t adapter_linger_ms(const char *type);
 
+/* What to do about a run that failed with this code and text (may be NULL), for the agent of that
+ * name: one sentence, appended to `ret`. false: nothing is known. Any thread. */
+bool adapter_advice(const char *type, const char *agent, const char *code, const char *error,
+                    struct buf *ret);
+
 #endif

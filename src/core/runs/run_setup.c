@@ -88,16 +88,20 @@ static void look(void *arg, const char *id)
                 (void)take_lines(s, &output, NULL);
 }
 
-/* The last line that is not empty; NULL: none. */
+/* The last line that is not empty, nor where npm keeps its own log; NULL: none. */
 static const char *last_line(struct arena *arena, const char *text)
 {
-        const char *end = text + strlen(text), *begin;
+        const char *end = text + strlen(text), *begin, *line;
 
-        while (end > text && strchr(" \t\r\n", end[-1]))
-                end--;
-        for (begin = end; begin > text && begin[-1] != '\n';)
-                begin--;
-        return end > begin ? adapter_first_line(arena, begin) : NULL;
+        do {
+                while (end > text && strchr(" \t\r\n", end[-1]))
+                        end--;
+                for (begin = end; begin > text && begin[-1] != '\n';)
+                        begin--;
+                line = end > begin ? adapter_first_line(arena, begin) : NULL;
+                end = begin;
+        } while (line && strstr(line, "A complete log of this run can be found"));
+        return line;
 }
 
 /* A program outside the search path is started by its path, unless something else is started in its

@@ -47,6 +47,7 @@ export function RunView(props: { id: string }) {
 			<Problem error={error} />
 			<About run={run} />
 			{run.error && <Problem error={run.error} />}
+			{run.advice && <p class="hint">{run.advice}</p>}
 			<Tabs label="About the run" tabs={[
 				...(adapter.data?.hasTranscript ? [{ id: "transcript", title: "Transcript", view: () => <Transcript run={run} /> }] : []),
 				{ id: "log", title: "Log", view: () => <Log run={run} /> },
