@@ -291,6 +291,8 @@ static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
         bool is_address; /* the words are `ssh ADDRESS`, not `ssh NAME` with a configuration */
         int r = read_env_names(a, &driver, &name, err);
 
+        if (r >= 0 && args_value(a, "for") && !streq(driver, "sandbox"))
+                return err_set(err, ERR_USAGE, "--for is for the built-in sandbox");
         if (r >= 0)
                 r = cli_config(a, &config, err);
         (void)cli_keep(c, config);

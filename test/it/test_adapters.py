@@ -137,6 +137,8 @@ class RunningTest(AdapterTest):
     def test_what_a_failure_says(self):
         run = self.finished(self.wake(self.coder("claude_local", env={"AGENT_MODE": "auth"})))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "claude_auth_required"))
+        status, shown, why = self.cli("runs", "show", run["id"])
+        self.assertIn("berth agent update claude_local --secret-env ANTHROPIC_API_KEY", shown)
         run = self.finished(self.wake(self.coder("codex_local", env={"AGENT_MODE": "crash"})))
         self.assertEqual((run["status"], run["exitCode"], run["error"]),
                          ("failed", 7, "Codex exited with code 7: out of luck"))
@@ -432,8 +434,17 @@ class NetworkTest(AdapterTest):
         status, shown, _ = self.cli("env", "show", "for-claude", "--json")
         config = json.loads(shown)["config"]
         self.assertEqual((config["network"], "api.anthropic.com" in config["allowedHosts"]), ("allowlist", True))
-        status, _, why = self.cli("env", "create", "ssh", "x", "--for", "claude_local")
-        self.assertNotEqual(status, 0)
+        status, _, why = self.cli("env", "create", "sandbox", "for-claude", "--for", "claude_local")
+        self.assertEqual(status, 1)
+        self.assertIn("the environment 'for-claude' already exists", why)
+        self.assertEqual(self.cli("env", "create", "ssh", "x", "--for", "claude_local")[0], 2)
+        self.assertEqual(self.cli("issue", "create", "x", "--follow")[0], 2)
+        status, shown, why = self.cli("adapter", "list")
+        self.assertEqual([line for line in shown.splitlines() if len(line) > 80], [])
+        self.assertIn("platform.claude.com", shown)
+        self.assertIn("'berth adapter list' shows", self.cli("adapter", "test", "nothing")[2])
+        why = self.cli("env", "create", "sandbox", "z", "-o", "network=allowlist", "-o", 'allowedHosts:=["*"]')[2]
+        self.assertIn("write each host, example.com, or *.example.com", why)
         status, _, why = self.cli("env", "create", "sandbox", "y", "--for", "claud")
         self.assertEqual((status != 0, why), (True, "berth: Adapter not found; 'berth adapter list' shows those there are\n"))
 
