@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 
-#define HOSTS_AT       28 /* the column where they begin */
+#define HOSTS_AT       36 /* the column where they begin */
 #define TERMINAL_WIDTH 80
 
 /* The hosts, as many in a line as a terminal of 80 columns has room for. */
@@ -37,7 +37,7 @@ static void print_adapters(struct cli *c, const json_t *list)
         size_t i;
         json_t *adapter;
 
-        out_line("%-18s%-10s%s", "TYPE", "COMMAND", "HOSTS");
+        out_line("%-18s%-18s%s", "TYPE", "COMMAND", "HOSTS");
         json_array_foreach((json_t *)list, i, adapter) print_adapter(c, adapter);
 }
 

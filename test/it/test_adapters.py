@@ -138,7 +138,7 @@ class RunningTest(AdapterTest):
         run = self.finished(self.wake(self.coder("claude_local", env={"AGENT_MODE": "auth"})))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "claude_auth_required"))
         status, shown, why = self.cli("runs", "show", run["id"])
-        self.assertIn("berth agent update claude_local --secret-env ANTHROPIC_API_KEY", shown)
+        self.assertIn("berth agent update 'claude_local' --secret-env ANTHROPIC_API_KEY", shown)
         run = self.finished(self.wake(self.coder("codex_local", env={"AGENT_MODE": "crash"})))
         self.assertEqual((run["status"], run["exitCode"], run["error"]),
                          ("failed", 7, "Codex exited with code 7: out of luck"))
@@ -391,7 +391,7 @@ class Trying(AdapterTest):
 class CommandTest(Trying):
     def test_list_and_test(self):
         _, listed, _ = self.cli("adapter", "list")
-        self.assertRegex(listed, r"claude_local +Claude +claude +api.anthropic.com")
+        self.assertRegex(listed, r"claude_local +claude +api.anthropic.com")
         command = str(self.bin / "claude")
         status, said, why = self.cli("adapter", "test", "claude_local", "--environment", "Local", "-o", f"command={command}")
         self.assertEqual(status, 0, why)
