@@ -1,8 +1,10 @@
 """Deleting a company or an agent with its history: everything of it goes, the audit trail stays, nothing living is
 forgotten, and a crash in the middle only delays it."""
 
+import subprocess
 import unittest
 
+from berthtest import BINARIES
 from runtest import HOLD, RunTest, wait_until
 
 
@@ -77,12 +79,17 @@ class AgentTest(EraseTest):
 class CrashTest(EraseTest):
     daemon_binary = "faults"
 
-    def test_in_the_middle(self):
-        for point in ("erase.intend.after", "erase.files.before", "erase.rows.before", "erase.rows.between"):
+    def test_at_every_point(self):
+        listed = subprocess.run([BINARIES["faults"], "faults"], capture_output=True, text=True, check=True).stdout.split()
+        points = [point for point in listed if point.startswith("erase.")]
+        self.assertEqual(len(points), 6)
+        for point in points:
             with self.subTest(point):
                 self.acme = self.company()
                 self.fill()
                 self.crash_at(point, lambda: self.erase(self.acme, self.acme["id"]))
+                if point == "erase.intend.before":  # nothing has happened yet
+                    self.assertEqual(self.erase(self.acme, self.acme["id"]).status, 200)
                 self.gone(self.acme)
 
 
