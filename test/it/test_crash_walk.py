@@ -121,7 +121,7 @@ class MemberPermissions(InCompany):
              {"grants": [{"permissionKey": "agents:create"}]})
 
     def check(self, w):
-        member = w.expect(200, "GET", f"/api/companies/{w.facts['company']}/members")[0]
+        member = w.expect(200, "GET", f"/api/companies/{w.facts['company']}/members")["members"][0]
         keys = [g["permissionKey"] for g in member["grants"]]
         require(keys == ["agents:create"] or "granted" not in w.done, keys)
         self.act(w)
