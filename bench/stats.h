@@ -1,6 +1,5 @@
 /* Latencies of one measurement, and the JSON line that reports it. One thread. */
-#ifndef BERTH_BENCH_STATS_H
-#define BERTH_BENCH_STATS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void stats_done(struct stats *s);
 /* {"what":..., "connections":..., "count":..., "seconds":..., "perSecond":..., "p50":...,
  * "p95":..., "p99":..., "max":..., "errors":...}, times in microseconds. Sorts the latencies. */
 void stats_print(struct stats *s, const char *what, unsigned connections);
-
-#endif

@@ -7,8 +7,7 @@
  * A handler decodes (codec/body.h), calls core and encodes: it returns 0 with JSON in call->out, or
  * an error code; the one place that turns an error into an answer is call.c. Rows that are only
  * shown are read by the handler, after a guard of core/access. */
-#ifndef BERTH_API_API_H
-#define BERTH_API_API_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/access/access.h"
@@ -227,5 +226,3 @@ struct body call_text(struct call *c, const char *name, unsigned flags, size_t m
 /* ERR_NOT_FOUND with this text when a path parameter is no UUID; the first one is checked by
  * call_check_thing(). */
 int call_uuid(struct call *c, size_t param, const char *missing, struct err *err);
-
-#endif

@@ -5,8 +5,7 @@
  * small. Of the answer only a few headers leave. Between the two it is a call as any other.
  *
  * Loop thread, but channel_actor(). */
-#ifndef BERTH_API_CHANNEL_H
-#define BERTH_API_CHANNEL_H
+#pragma once
 
 #include "api/api.h"
 
@@ -27,5 +26,3 @@ int64_t channel_timeout_ms(void);
 
 /* call.c: match the route and go on. */
 void call_route(struct call *c);
-
-#endif

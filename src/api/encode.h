@@ -1,6 +1,5 @@
 /* Rows as the API shows them. One function per kind of object; absent values are null. */
-#ifndef BERTH_API_ENCODE_H
-#define BERTH_API_ENCODE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/agents/agent.h"
@@ -49,5 +48,3 @@ void encode_execution_workspace(struct jw *w, const struct execution_workspace *
 /* For lists: ctx is the struct jw. */
 int show_workspace_operation(void *ctx, const struct workspace_row *row);
 void encode_activity(struct jw *w, const struct activity *a);
-
-#endif

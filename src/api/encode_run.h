@@ -1,6 +1,5 @@
 /* Runs as the API shows them; absent values are null. */
-#ifndef BERTH_API_ENCODE_RUN_H
-#define BERTH_API_ENCODE_RUN_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runs/run_view.h"
@@ -11,5 +10,3 @@ void encode_run(struct jw *w, const struct run *run);
 void encode_run_view(struct jw *w, const struct run_view *view, bool full);
 void encode_run_event(struct jw *w, const struct run_event *event);
 void encode_run_decision(struct jw *w, const struct run_decision *decision);
-
-#endif

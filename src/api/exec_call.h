@@ -1,6 +1,5 @@
 /* What the routes of executions share. */
-#ifndef BERTH_API_EXEC_CALL_H
-#define BERTH_API_EXEC_CALL_H
+#pragma once
 
 #include "api/lease_call.h"
 #include "core/exec/exec.h"
@@ -15,5 +14,3 @@ int call_start_execution(struct call *c, json_t *body, const char **ret_id, stru
 /* Handlers of exec_feed.c. */
 int exec_stream_events(struct call *c, struct err *err);
 int exec_stream_output(struct call *c, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * known to be there. A thousand idle ones cost their connection and this struct: all clients that
  * follow an execution share its open files. When the execution has ended, its row gives the last
  * word. terminal.c adds input to it. */
-#ifndef BERTH_API_EXEC_FEED_H
-#define BERTH_API_EXEC_FEED_H
+#pragma once
 
 #include "api/exec_call.h"
 #include "api/feed.h"
@@ -49,5 +48,3 @@ enum feed_step exec_feed_read(struct exec_feed *e, int stream, bool text, char *
                               size_t *ret_len);
 /* For kind->free(), first. */
 void exec_feed_done(struct exec_feed *e);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * Loop thread, except feed_open(), kind->load() and kind->may(). The memory stays until the
  * connection is over, no job runs and there is no feed_hold(); kind->free() is the last call. */
-#ifndef BERTH_API_FEED_H
-#define BERTH_API_FEED_H
+#pragma once
 
 #include "api/api.h"
 #include "codec/websocket.h"
@@ -130,5 +129,3 @@ void feed_release(struct feed *f);
 
 /* A position as clients give it: digits. */
 bool feed_position(const char *text, int64_t *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* Checks that come before a request is looked at: that it is meant for this host, and that no
  * foreign web page sent it. */
-#ifndef BERTH_API_GUARD_H
-#define BERTH_API_GUARD_H
+#pragma once
 
 #include "api/api.h"
 
@@ -12,5 +11,3 @@ int guard_request(struct call *c, const struct http_peer *peer, const char *meth
 /* Pure parts, for tests. `host` is a Host header. */
 bool guard_host_allowed(const struct settings *settings, const char *host);
 bool guard_origin_allowed(const struct settings *settings, const char *origin, const char *host);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the routes below a lease share. */
-#ifndef BERTH_API_LEASE_CALL_H
-#define BERTH_API_LEASE_CALL_H
+#pragma once
 
 #include "api/api.h"
 #include "core/leases/lease.h"
@@ -17,5 +16,3 @@ int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, str
 /* The same for a lease by its id, and op->actor. */
 int lease_check_use(struct op *op, struct runtime *rt, const char *id, enum lease_use use,
                     struct lease_record *ret, struct err *err);
-
-#endif

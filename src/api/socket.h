@@ -4,8 +4,7 @@
  * answered 403 `forbidden` as plain text, and a WebSocket that no route offers gets no answer at
  * all (http-api 4.1). The handler checks rights and makes a feed of it (feed.h, FEED_SOCKET). Loop
  * thread. */
-#ifndef BERTH_API_SOCKET_H
-#define BERTH_API_SOCKET_H
+#pragma once
 
 #include "api/api.h"
 
@@ -15,5 +14,3 @@ bool socket_wanted(const struct http_exchange *x);
 int socket_check(struct call *c, struct err *err);
 /* The answer to a caller who may not have it. */
 void socket_write_forbidden(struct call *c);
-
-#endif

@@ -3,8 +3,7 @@
  * may wait for a provider, a host, a box or a vault (ROUTE_WAITS). All that waits for one
  * environment shares that environment's seats; an object without an environment has the seats of
  * its company or its plugin. */
-#ifndef BERTH_API_THING_H
-#define BERTH_API_THING_H
+#pragma once
 
 #include "api/api.h"
 
@@ -20,5 +19,3 @@ bool thing_has_lane(const struct route *route);
 
 /* call.c: into c->body, when it is not there yet. */
 int call_read_body(struct call *c, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the routes of workspaces and salvages share. */
-#ifndef BERTH_API_WORKSPACE_CALL_H
-#define BERTH_API_WORKSPACE_CALL_H
+#pragma once
 
 #include "api/api.h"
 #include "core/workspaces/workspace.h"
@@ -10,5 +9,3 @@ void call_take_time(struct call *c);
 /* A body of {localPath?}. */
 int call_local_path(struct call *c, const char **ret, struct err *err);
 int answer_restored(struct call *c, const struct restore_report *report);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Bookkeeping memory: allocation aborts when the machine has none (base/util.h).
  * One thread at a time. */
-#ifndef BERTH_BASE_ARENA_H
-#define BERTH_BASE_ARENA_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -35,5 +34,3 @@ void *arena_more(struct arena *a, void *at, size_t n, size_t *room, size_t size)
 
 /* Run fn(arg) when the arena ends, in reverse order of registration. */
 void arena_defer(struct arena *a, void (*fn)(void *), void *arg);
-
-#endif

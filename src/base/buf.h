@@ -5,8 +5,7 @@
  * the buffer ignores appends, so a writer checks buf_failed() once, at the end.
  *
  * One thread at a time. */
-#ifndef BERTH_BASE_BUF_H
-#define BERTH_BASE_BUF_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -69,5 +68,3 @@ static inline const char *buf_str(const struct buf *b)
 {
         return b->data ? b->data : "";
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * clock_now_us() never returns the same value twice in one process and never goes back, so rows
  * that this process wrote order by their time alone. Any thread. */
-#ifndef BERTH_BASE_CLOCK_H
-#define BERTH_BASE_CLOCK_H
+#pragma once
 
 #include "base/util.h"
 
@@ -33,5 +32,3 @@ void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1]);
 
 /* Accepts YYYY-MM-DDTHH:MM:SS[.fraction](Z|+hh:mm|-hh:mm), of days that the calendar has. */
 bool clock_parse_iso(const char *text, int64_t *ret_us);
-
-#endif

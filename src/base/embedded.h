@@ -1,6 +1,5 @@
 /* Files that are part of the binary (scripts/embed). Immutable. */
-#ifndef BERTH_BASE_EMBEDDED_H
-#define BERTH_BASE_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ extern const struct embedded_file adapter_files[];
 extern const struct embedded_file agent_texts[];
 extern const struct embedded_file callback_programs[];
 extern const struct embedded_file page_files[];
-
-#endif

@@ -13,8 +13,7 @@
  * A struct err on the stack starts as {0} and owns `details`; use CLEAN(err_done).
  *
  * Any thread; one struct err belongs to one thread at a time. */
-#ifndef BERTH_BASE_ERR_H
-#define BERTH_BASE_ERR_H
+#pragma once
 
 #include "base/util.h"
 
@@ -109,5 +108,3 @@ void err_move(struct err *to, struct err *from);
 
 /* What a code means to the outside; never NULL. */
 const struct err_info *err_info(int code);
-
-#endif

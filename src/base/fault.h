@@ -9,8 +9,7 @@
  * often. In the product FAULT() is nothing.
  *
  * Any thread. */
-#ifndef BERTH_BASE_FAULT_H
-#define BERTH_BASE_FAULT_H
+#pragma once
 
 #ifdef BERTH_FAULTS
 
@@ -39,6 +38,4 @@ void fault_each(void (*fn)(const char *name, void *arg), void *arg);
         do {                                                                                       \
         } while (0)
 #define fault_fails_write() false
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Descriptors and whole files. Everything opened here is close-on-exec. Any thread. */
-#ifndef BERTH_BASE_FD_H
-#define BERTH_BASE_FD_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -46,5 +45,3 @@ int file_sync_removal(const char *path, struct err *err);
  * path holds the old content or the new one, whatever happens in between. */
 int file_write_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
                   struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Our own file, and what is installed beside it. Paths are in the arena. Any thread. */
-#ifndef BERTH_BASE_INSTALLED_H
-#define BERTH_BASE_INSTALLED_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -11,5 +10,3 @@ const char *installed_program(struct arena *a);
 const char *installed_box(struct arena *a);
 /* The directory with the examples; NULL when they are not installed. */
 const char *installed_examples(struct arena *a);
-
-#endif

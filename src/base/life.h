@@ -4,8 +4,7 @@
  * cannot open the lock of a sandbox that works, and a disk with a bad block cannot say what is on
  * it: neither is a proof that something is gone. docs/decisions/0014-cannot-tell.md lists every
  * look. */
-#ifndef BERTH_BASE_LIFE_H
-#define BERTH_BASE_LIFE_H
+#pragma once
 
 #include <errno.h>
 
@@ -19,5 +18,3 @@ static inline enum life life_by_errno(int errno_value)
                        ? LIFE_NO
                        : LIFE_UNKNOWN;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * line is complete. Keys are literals. Never pass a secret.
  *
  * Any thread after log_init(); before it, level info and key=value. */
-#ifndef BERTH_BASE_LOG_H
-#define BERTH_BASE_LOG_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -70,5 +69,3 @@ static inline const char *log_text(const char *value)
 #define log_info(msg, ...)  LOG_AT(LOG_LEVEL_INFO, msg, ##__VA_ARGS__)
 #define log_warn(msg, ...)  LOG_AT(LOG_LEVEL_WARN, msg, ##__VA_ARGS__)
 #define log_error(msg, ...) LOG_AT(LOG_LEVEL_ERROR, msg, ##__VA_ARGS__)
-
-#endif

@@ -3,8 +3,7 @@
  * before any process can see it.
  *
  * All return a descriptor or 0, and -1 with errno. */
-#ifndef BERTH_BASE_MOUNT_H
-#define BERTH_BASE_MOUNT_H
+#pragma once
 
 #include <sys/mount.h>
 #include <sys/types.h>
@@ -24,5 +23,3 @@ int mount_attach_somewhere(int mount_fd);
 int mount_idmap(int mount_fd, int userns_fd);
 /* mount_clone() and mount_attach(). */
 int mount_bind(const char *from, const char *to, uint64_t attr);
-
-#endif

@@ -1,7 +1,6 @@
 /* Paths that stay where they should: opening what a foreign party named, beneath a directory we
  * chose. Any thread. */
-#ifndef BERTH_BASE_PATH_H
-#define BERTH_BASE_PATH_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -29,5 +28,3 @@ int path_make_dirs(const char *path, mode_t mode, struct err *err);
 
 /* As above, and the name of each directory that was created survives a power cut. */
 int path_make_durable_dirs(const char *path, mode_t mode, struct err *err);
-
-#endif

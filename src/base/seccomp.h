@@ -8,8 +8,7 @@
  * their arguments are, so the length of the list costs nothing.
  *
  * No allocation; any thread. */
-#ifndef BERTH_BASE_SECCOMP_H
-#define BERTH_BASE_SECCOMP_H
+#pragma once
 
 #include <linux/filter.h>
 
@@ -62,5 +61,3 @@ void seccomp_no_kernel(struct seccomp *p);
 
 /* 0, or -1 with errno: E2BIG when it did not fit. */
 int seccomp_load(const struct seccomp *p);
-
-#endif

@@ -3,8 +3,7 @@
  * could have begun a character, at least one byte, so one U+FFFD stands for one mistake.
  *
  * Any thread. */
-#ifndef BERTH_BASE_UTF8_H
-#define BERTH_BASE_UTF8_H
+#pragma once
 
 #include "base/util.h"
 
@@ -22,5 +21,3 @@ size_t utf8_unfinished(const char *s, size_t n);
 
 /* Write a code point that is neither a surrogate nor past U+10FFFF; returns the length, 1 to 4. */
 size_t utf8_bytes(uint32_t point, char ret[4]);
-
-#endif

@@ -10,8 +10,7 @@
  * because a crash is safe at every point (docs/decisions/0003-crash-only.md).
  *
  * Any thread. */
-#ifndef BERTH_BASE_UTIL_H
-#define BERTH_BASE_UTIL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ RETURNS_NONNULL char **xstrv_copy(const char *const *list);
 void strv_free(char **list);
 void strv_wipe(char **list);
 RETURNS_NONNULL char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
-
-#endif

@@ -4,8 +4,7 @@
  * inserting stays as cheap in a large table as in a small one
  * (docs/decisions/0005-time-ordered-ids.md). They are names, not secrets; tokens come from
  * random_hex(). Any thread. */
-#ifndef BERTH_BASE_UUID_H
-#define BERTH_BASE_UUID_H
+#pragma once
 
 #include "base/util.h"
 
@@ -28,5 +27,3 @@ bool uuid_is_valid(const char *text);
 void random_bytes(void *p, size_t n);
 /* n random bytes as 2n lower-case hexadecimal digits and a NUL. */
 void random_hex(char *ret, size_t n);
-
-#endif

@@ -24,8 +24,7 @@
  *
  * Descriptors: everything is close-on-exec, and 0, 1 and 2 are /dev/null, so a child only has to
  * put its own three in place. */
-#ifndef BERTH_BERTH_BOX_BOX_H
-#define BERTH_BERTH_BOX_BOX_H
+#pragma once
 
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -395,5 +394,3 @@ static inline const char *box_not_now(const struct err *err)
 {
         return err->is_transient && err->code != ERR_LOCKED ? BOX_NOT_NOW : "";
 }
-
-#endif

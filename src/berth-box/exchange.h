@@ -3,12 +3,9 @@
  *
  *   exchange.c  one call: hands it to the resident end, and starts that where there is none
  *   resident.c  the resident end: keeps the connection to the box between calls */
-#ifndef BERTH_BERTH_BOX_EXCHANGE_H
-#define BERTH_BERTH_BOX_EXCHANGE_H
+#pragma once
 
 #define EXCHANGE_SOCKET "exchange.sock"
 
 /* Becomes the resident end of DIR; one byte to `ready_fd`, which is closed, when it listens. */
 int resident_main(const char *dir, int ready_fd);
-
-#endif

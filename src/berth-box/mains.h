@@ -1,7 +1,6 @@
 /* The works of berth-box besides being a box, one for each row of `mains` in main.c: each is the
  * whole program, and returns its exit status. */
-#ifndef BERTH_BERTH_BOX_MAINS_H
-#define BERTH_BERTH_BOX_MAINS_H
+#pragma once
 
 struct sandbox;
 
@@ -25,5 +24,3 @@ int ask_main(const struct main_args *a);
 int exchange_main(const struct main_args *a);
 /* The words are options of the form NAME=VALUE, `--`, and the agent's command. */
 int acp_main(const struct main_args *a);
-
-#endif

@@ -4,8 +4,7 @@
  *
  *   relay.c      the loop, the carrier, the streams
  *   relay_ask.c  questions: each that takes time is a process of its own */
-#ifndef BERTH_BERTH_BOX_RELAY_H
-#define BERTH_BERTH_BOX_RELAY_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -60,5 +59,3 @@ void relay_child_event(struct relay *r, struct relay_child *k);
 
 /* BASE and BASE/boxes. */
 int relay_make_dirs(const char *base);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Crash safety: until PID 1 has said that it is ready it dies with the launcher. Before anything
  * outlives a process (a cgroup), its name is in DIR, so that box_bury() finds it. */
-#ifndef BERTH_BERTH_BOX_SANDBOX_H
-#define BERTH_BERTH_BOX_SANDBOX_H
+#pragma once
 
 #include "berth-box/box.h"
 #include "box/sandbox_spec.h"
@@ -98,5 +97,3 @@ int privs_for_command(const struct sandbox *s);                   /* a command, 
 
 /* seccomp.c */
 int seccomp_install(const struct sandbox *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of the box's tunnel; see tunnel.c. */
-#ifndef BERTH_BERTH_BOX_TUNNEL_H
-#define BERTH_BERTH_BOX_TUNNEL_H
+#pragma once
 
 #include "berth-box/box.h"
 #include "codec/frame_tunnel.h"
@@ -67,5 +66,3 @@ void tunnel_touch(struct box *b, struct tunnel_conn *k);
 /* service.c */
 void service_connect(struct box *b, struct conn *c, const struct tunnel_frame *f);
 void service_end(struct tunnel_conn *k);
-
-#endif

@@ -1,7 +1,6 @@
 /* One command in a box, from START to EXIT, for a caller that waits: probes. It displaces the box's
  * present host, so it is for boxes that have none. Operation threads. */
-#ifndef BERTH_BOX_ASK_H
-#define BERTH_BOX_ASK_H
+#pragma once
 
 #include "codec/frame.h"
 #include "rt/op.h"
@@ -18,5 +17,3 @@ struct box_question {
  * ERR_PROVIDER when it does not start, or the box goes away. */
 int box_ask(struct op *op, const char *dir, const struct box_question *question, struct buf *out,
             struct box_exit *ret, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A box lives in a directory of its own; it holds a lock there as long as it lives, so whether it
  * is alive is the kernel's word and not a guess from a process id. Operation threads. */
-#ifndef BERTH_BOX_LAUNCH_H
-#define BERTH_BOX_LAUNCH_H
+#pragma once
 
 #include "base/life.h"
 #include "rt/op.h"
@@ -43,5 +42,3 @@ int launch_refused(const char *word, int code, const char *what, struct err *err
  * error: something of it may be left, also when that cannot be known now. */
 int box_bury(struct op *op, const char *dir, const char *id, const char *const *exec_ids,
              struct err *err);
-
-#endif

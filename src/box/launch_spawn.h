@@ -1,7 +1,6 @@
 /* Between the files of the host's end: running berth-box for its word, and telling processes apart.
  * Operation threads. */
-#ifndef BERTH_BOX_LAUNCH_SPAWN_H
-#define BERTH_BOX_LAUNCH_SPAWN_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/life.h"
@@ -16,5 +15,3 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
 /* The process that the file `pid` in a box's directory names: 1 when it lives, 0 when it is gone or
  * the file names none, or an error when that cannot be known now. */
 int launch_noted_process(const char *dir, pid_t *ret_pid, struct err *err);
-
-#endif

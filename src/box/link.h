@@ -11,8 +11,7 @@
  * The caller bounds how much is sent (box_link_pending()).
  *
  * Loop thread only. */
-#ifndef BERTH_BOX_LINK_H
-#define BERTH_BOX_LINK_H
+#pragma once
 
 #include <uv.h>
 
@@ -98,5 +97,3 @@ void box_link_tunnel(struct box_link *l, const struct tunnel_frame *f);
 size_t box_link_pending(const struct box_link *l);
 /* Bytes that have come from the box. */
 uint64_t box_link_heard(const struct box_link *l);
-
-#endif

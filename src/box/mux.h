@@ -10,8 +10,7 @@
  * credit, ends the carrier.
  *
  * Loop thread only, except mux_ask_wait(). */
-#ifndef BERTH_BOX_MUX_H
-#define BERTH_BOX_MUX_H
+#pragma once
 
 #include <uv.h>
 
@@ -81,5 +80,3 @@ typedef int (*mux_box_fn)(void *ctx, const char *box_id, const char *node);
 int mux_list_wait(struct op *op, struct mail *mail,
                   struct mux *(*find)(void *owner, const char *key), void *owner, const char *key,
                   mux_box_fn fn, void *ctx, struct err *err);
-
-#endif

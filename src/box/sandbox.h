@@ -20,8 +20,7 @@
  * when the daemon is root; the directory above it keeps others out.
  *
  * Operation threads; a spec and a report are plain values. */
-#ifndef BERTH_BOX_SANDBOX_H
-#define BERTH_BOX_SANDBOX_H
+#pragma once
 
 #include "box/sandbox_spec.h"
 #include "rt/op.h"
@@ -64,5 +63,3 @@ struct sandbox_check {
  */
 int sandbox_checks(struct op *op, const char *program, uint32_t first_id, uint32_t n_ids,
                    struct sandbox_check ret[SANDBOX_MAX_CHECKS], size_t *ret_n, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A spec travels as bytes with a bounded parser of its own, a report as lines `name value`. Any
  * thread. */
-#ifndef BERTH_BOX_SANDBOX_SPEC_H
-#define BERTH_BOX_SANDBOX_SPEC_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -130,5 +129,3 @@ int sandbox_spec_decode(const void *bytes, size_t len, struct sandbox_spec *ret,
 void sandbox_report_encode(const struct sandbox_report *report, struct buf *out);
 /* Lines that are not known are skipped. */
 void sandbox_report_decode(const char *text, struct sandbox_report *ret);
-
-#endif

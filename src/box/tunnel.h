@@ -10,8 +10,7 @@
  * credit, is an error of tunnel_frame_in() and ends the link.
  *
  * Loop thread only. */
-#ifndef BERTH_BOX_TUNNEL_H
-#define BERTH_BOX_TUNNEL_H
+#pragma once
 
 #include "box/link.h"
 #include "codec/frame_tunnel.h"
@@ -55,5 +54,3 @@ void tunnel_listen(struct tunnel *t, struct tunnel_listener *l);
 void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l);
 /* Only this side forgets it; the box goes on listening for the next host. */
 void tunnel_forget(struct tunnel *t, struct tunnel_listener *l);
-
-#endif

@@ -1,7 +1,6 @@
 /* Commands that are one request: what the first word names, what is sent, and how the answer is
  * shown, as a table beside the command's name and help (command.h). One thread. */
-#ifndef BERTH_CLI_ACTION_H
-#define BERTH_CLI_ACTION_H
+#pragma once
 
 #include "cli/args.h"
 #include "cli/listing.h"
@@ -94,5 +93,3 @@ int cli_find_id(struct cli *c, const struct cli_kind *kind, const char *given, c
                 struct err *err);
 /* Set a member that an option gave; nothing for NULL. ERR_USAGE when it is no UTF-8. */
 int body_set(json_t *body, const char *key, const char *value, struct err *err);
-
-#endif

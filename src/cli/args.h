@@ -8,8 +8,7 @@
  * Reading an option that no table in force has is a programming mistake and aborts.
  *
  * Everything is borrowed from argv and from the tables. One thread. */
-#ifndef BERTH_CLI_ARGS_H
-#define BERTH_CLI_ARGS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -69,5 +68,3 @@ bool args_flag(const struct args *a, const char *name);
 const char *args_value(const struct args *a, const char *name);
 /* The index'th value of a list, NULL past the end. */
 const char *args_item(const struct args *a, const char *name, size_t index);
-
-#endif

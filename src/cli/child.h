@@ -1,6 +1,5 @@
 /* Programs of this machine that a command asks: what they print, and how they ended. One thread. */
-#ifndef BERTH_CLI_CHILD_H
-#define BERTH_CLI_CHILD_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -9,5 +8,3 @@
  * when it could not be started. Returns 0 or an errno value. */
 int child_capture(const char *program, const char *const *argv, int stream, struct buf *out,
                   int *ret_status);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * cli_main() runs one command line in one process: it is called once, from the main thread, and the
  * strings it hands to a hook are borrowed from argv and the environment. */
-#ifndef BERTH_CLI_CLI_H
-#define BERTH_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -57,5 +56,3 @@ struct cli_hooks {
 /* Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 daemon not reachable, 4 not allowed,
  * 5 not found. */
 int cli_main(int argc, char **argv, const struct cli_hooks *hooks);
-
-#endif

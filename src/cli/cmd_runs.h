@@ -1,7 +1,6 @@
 /* Shared by the files of `berth runs`, and by commands that start a run and watch it. One
  * thread. */
-#ifndef BERTH_CLI_CMD_RUNS_H
-#define BERTH_CLI_CMD_RUNS_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -12,5 +11,3 @@ extern const struct field runs_columns[]; /* of a list of runs */
  * restarted meanwhile, and how the run ended. The exit status: 0 for a run that succeeded, else
  * 1. */
 int runs_watch(struct cli *c, const char *run_id, struct err *err);
-
-#endif

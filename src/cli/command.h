@@ -10,8 +10,7 @@
  * are borrowed: they live as long as struct cli, as does everything from its arena.
  *
  * One thread. */
-#ifndef BERTH_CLI_COMMAND_H
-#define BERTH_CLI_COMMAND_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -163,5 +162,3 @@ int cli_one_of(const char *what, const char *text, const char *const *words, str
 /* Ask on the terminal; ERR_CANCELLED unless the answer is yes. Without a terminal there is no user
  * to ask, and the author of the script meant it. */
 int cli_confirm(const char *question, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * security modules take away what the kernel has.
  *
  * One thread: the checks fork, and change namespaces in the child only. */
-#ifndef BERTH_CLI_DOCTOR_H
-#define BERTH_CLI_DOCTOR_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -36,5 +35,3 @@ void doctor_workers(struct doctor_report *d); /* of plugins; the same file */
 void doctor_daemon(struct doctor_report *d);
 /* Where the agents of a daemon work that answers: doctor_places.c. */
 void doctor_places(struct doctor_report *d, struct berth *api);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lengths of time as people type them: 500ms, 30s, 5m, 2h, 1d. Any thread. */
-#ifndef BERTH_CLI_DURATION_H
-#define BERTH_CLI_DURATION_H
+#pragma once
 
 #include "base/err.h"
 
@@ -11,5 +10,3 @@ int duration_parse(const char *what, const char *text, int64_t *ret_ms, struct e
 /* The largest two units: "2d 3h", "45s", "0s". `ret` holds at least DURATION_TEXT_LEN bytes. */
 #define DURATION_TEXT_LEN 48
 void duration_format(int64_t ms, char *ret);
-
-#endif

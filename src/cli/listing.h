@@ -1,7 +1,6 @@
 /* Objects of the daemon as tables and as labelled values, by tables of their members. One thread.
  */
-#ifndef BERTH_CLI_LISTING_H
-#define BERTH_CLI_LISTING_H
+#pragma once
 
 #include "cli/output.h"
 
@@ -36,5 +35,3 @@ const char *size_text(struct cli *c, const json_t *object);
 
 /* Text of several lines, each after `indent`. */
 void text_print(const char *indent, const char *text);
-
-#endif

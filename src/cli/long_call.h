@@ -1,7 +1,6 @@
 /* Requests that move a workspace: they may take long, so the lease is renewed meanwhile, a terminal
  * sees how far it is, and signals are listened to. One thread. */
-#ifndef BERTH_CLI_LONG_CALL_H
-#define BERTH_CLI_LONG_CALL_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -22,5 +21,3 @@ int long_call_run(struct cli *c, const struct long_call *t, json_t **ret, int *r
 
 /* The answer of a restore: conflicts on standard error, and a line that counts. */
 void long_call_report(const json_t *report);
-
-#endif

@@ -7,8 +7,7 @@
  * terminal.
  *
  * One thread. */
-#ifndef BERTH_CLI_OUTPUT_H
-#define BERTH_CLI_OUTPUT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/util.h"
@@ -70,5 +69,3 @@ char *out_sanitize(char *s);
 /* The same for output of several lines: bytes that control a terminal are left out, but line ends
  * and tabs stay. `text` does not end within a character (utf8_unfinished()). */
 void out_plain(struct buf *to, const char *text, size_t n);
-
-#endif

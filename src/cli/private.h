@@ -4,8 +4,7 @@
  *
  * The lock of the data directory, which the daemon takes, decides which one is first: starting one
  * too many is harmless, it says `locked` and ends. One thread. */
-#ifndef BERTH_CLI_PRIVATE_H
-#define BERTH_CLI_PRIVATE_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -17,5 +16,3 @@ void private_revive(struct cli *c);
  * when it listens. A private daemon that has the data directory is waited for; any other one is
  * there already, and that is said. c->data is absolute. */
 int private_background(struct cli *c, const char *const *argv, struct err *err);
-
-#endif

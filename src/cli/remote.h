@@ -15,8 +15,7 @@
  *     remote_status()   what to exit with                 remote_follow.c
  *
  * One thread. */
-#ifndef BERTH_CLI_REMOTE_H
-#define BERTH_CLI_REMOTE_H
+#pragma once
 
 #include "cli/command.h"
 #include "client/flow.h"
@@ -155,5 +154,3 @@ void remote_control_step(struct remote *m);
 /* Start what is due and can be sent. */
 void remote_send(struct remote *m, int64_t now_ms);
 void remote_signal(struct remote *m, int number);
-
-#endif

@@ -1,7 +1,6 @@
 /* `berth run --workspace`: the directory goes into the lease before the command, and what was
  * changed comes back after it, whatever became of the command. One thread. */
-#ifndef BERTH_CLI_RUN_WORKSPACE_H
-#define BERTH_CLI_RUN_WORKSPACE_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -23,5 +22,3 @@ int run_workspace_restore(struct run_workspace *w, struct err *err);
 
 /* {localPath, exclude, isolation} from the options --exclude and --isolation. Heap. */
 char *run_workspace_body(const struct args *a, const char *path);
-
-#endif

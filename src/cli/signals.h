@@ -2,8 +2,7 @@
  * Blocking calls end with EINTR, so that a write to a stopped terminal does not outlast Ctrl-C.
  *
  * What is caught stays caught until the process ends. One thread. */
-#ifndef BERTH_CLI_SIGNALS_H
-#define BERTH_CLI_SIGNALS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -22,5 +21,3 @@ const char *signals_name(int number);
 
 /* End by this signal, so that a shell script around us ends too. Returns only when that fails. */
 void signals_die_of(int number);
-
-#endif

@@ -1,6 +1,5 @@
 /* "Did you mean": the nearest of some known words. Any thread. */
-#ifndef BERTH_CLI_SUGGEST_H
-#define BERTH_CLI_SUGGEST_H
+#pragma once
 
 #include "base/util.h"
 
@@ -14,5 +13,3 @@ void suggest_init(struct suggest *s, const char *typed);
 /* Offer one word. A word counts when it needs few edits for its length, or begins with what was
  * typed. */
 void suggest_offer(struct suggest *s, const char *word);
-
-#endif

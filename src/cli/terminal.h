@@ -2,8 +2,7 @@
  *
  * Invariant: after the terminal was made raw, something always restores it: the caller
  * (terminal_restore()), the end of the process (atexit), or a signal that kills it. One thread. */
-#ifndef BERTH_CLI_TERMINAL_H
-#define BERTH_CLI_TERMINAL_H
+#pragma once
 
 #include "base/err.h"
 
@@ -14,5 +13,3 @@ bool terminal_is_raw(void);
 
 /* The size of the terminal at standard input, output or error; 80x24 when there is none. */
 void terminal_size(int *ret_columns, int *ret_rows);
-
-#endif

@@ -6,8 +6,7 @@
  * how large the body may grow.
  *
  * One thread at a time. */
-#ifndef BERTH_CLIENT_ANSWER_H
-#define BERTH_CLIENT_ANSWER_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -49,5 +48,3 @@ void answer_done(struct answer_reader *r);
 int answer_step(struct answer_reader *r, struct err *err);
 /* The other side closed: 1 when that is how the answer ends, else ERR_UNCERTAIN. */
 int answer_closed(struct answer_reader *r, struct err *err);
-
-#endif

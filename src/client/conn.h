@@ -5,8 +5,7 @@
  * ERR_TIMEOUT. No call raises SIGPIPE.
  *
  * One thread at a time. */
-#ifndef BERTH_CLIENT_CONN_H
-#define BERTH_CLIENT_CONN_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -41,5 +40,3 @@ bool conn_is_stale(int fd);
 int conn_write(int fd, const void *data, size_t len, int64_t deadline_ms, struct err *err);
 /* 0 is the end of the stream, else the number of bytes. */
 ssize_t conn_read(int fd, void *data, size_t len, int64_t deadline_ms, struct err *err);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Invariant: busy means that a request was started and neither answered nor failed.
  * One thread at a time. */
-#ifndef BERTH_CLIENT_FLOW_H
-#define BERTH_CLIENT_FLOW_H
+#pragma once
 
 #include <berth/berth.h>
 
@@ -41,5 +40,3 @@ int flow_step(struct flow *f, struct err *err);
 const struct http_answer *flow_answer(const struct flow *f);
 /* Also drops what is under way. */
 void flow_close(struct flow *f);
-
-#endif

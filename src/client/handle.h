@@ -1,7 +1,6 @@
 /* What a handle of the public library holds (berth/berth.h), for the parts of the library that are
  * not in berth.c. One thread at a time. */
-#ifndef BERTH_CLIENT_HANDLE_H
-#define BERTH_CLIENT_HANDLE_H
+#pragma once
 
 #include "client/conn.h"
 
@@ -13,5 +12,3 @@ struct berth {
         int64_t timeout_ms;
         int fd; /* -1: no connection */
 };
-
-#endif

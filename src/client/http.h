@@ -3,8 +3,7 @@
  * How answers are read is in client/answer.h; this adds the waiting.
  *
  * One thread at a time. */
-#ifndef BERTH_CLIENT_HTTP_H
-#define BERTH_CLIENT_HTTP_H
+#pragma once
 
 #include "client/answer.h"
 #include "client/conn.h"
@@ -34,5 +33,3 @@ size_t http_body_len(const struct http_call *call);
 
 /* Whether the text can stand in a request line. */
 bool http_is_path(const char *path);
-
-#endif

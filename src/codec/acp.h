@@ -12,8 +12,7 @@
  * acp_is_full(): an agent that asks without reading the answers is not read from.
  *
  * No I/O but for the two functions of struct acp_files. One thread. */
-#ifndef BERTH_CODEC_ACP_H
-#define BERTH_CODEC_ACP_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -78,5 +77,3 @@ bool acp_has_prompted(const struct acp *a);
 bool acp_is_over(const struct acp *a);
 /* Once it is over: the prompt was answered, and the agent's turn is complete. */
 bool acp_is_good(const struct acp *a);
-
-#endif

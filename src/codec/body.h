@@ -13,8 +13,7 @@
  *
  * A caller without the right to do something is told so, whatever its body says. So what is wrong
  * with a body stays with it until its turn comes: body_check(). Any thread. */
-#ifndef BERTH_CODEC_BODY_H
-#define BERTH_CODEC_BODY_H
+#pragma once
 
 #include "codec/check.h"
 
@@ -101,5 +100,3 @@ void body_apply(const struct body_type *type, const struct body *body, const voi
                 size_t to_size);
 /* The names of the members that were given, sorted. The arena's. */
 json_t *body_names(const struct body_type *type, const struct body *body, struct arena *arena);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * When the root is no object there is one issue that says so, and the checks of its members do
  * nothing. One thread at a time. */
-#ifndef BERTH_CODEC_CHECK_H
-#define BERTH_CODEC_CHECK_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -109,5 +108,3 @@ int check_end(struct check *c, struct err *err);
 /* 0, or ERR_UNPROCESSABLE with the first issue's text and details {"issues": [...]}: the form for
  * environment configurations. The same holds after a failure. */
 int check_end_config(struct check *c, struct err *err);
-
-#endif

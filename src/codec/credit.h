@@ -3,8 +3,7 @@
  * what both ends of a relay check and count in the same way.
  *
  * Any thread; one stream belongs to one thread at a time. */
-#ifndef BERTH_CODEC_CREDIT_H
-#define BERTH_CODEC_CREDIT_H
+#pragma once
 
 #include "codec/frame_tunnel.h"
 
@@ -32,5 +31,3 @@ void credit_end(struct credit *c, struct buf *out, uint32_t channel);
 /* `waiting` of the bytes that came were not passed on yet. Says so only when it is worth a frame.
  */
 void credit_give(struct credit *c, struct buf *out, uint32_t channel, size_t waiting);
-
-#endif

@@ -5,8 +5,7 @@
  *     @hourly               also @daily, @midnight, @weekly, @monthly, @yearly, @annually
  *
  * When both days are given (neither begins with `*`), either is enough. Any thread. */
-#ifndef BERTH_CODEC_CRON_H
-#define BERTH_CODEC_CRON_H
+#pragma once
 
 #include "base/err.h"
 
@@ -27,5 +26,3 @@ int cron_parse(const char *text, struct cron *ret, struct err *err);
  * when there is none within ten years. */
 int64_t cron_next(const struct cron *cron, int64_t us);
 int64_t cron_last(const struct cron *cron, int64_t us);
-
-#endif

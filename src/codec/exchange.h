@@ -4,8 +4,7 @@
  * in whatever else a shell prints.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_EXCHANGE_H
-#define BERTH_CODEC_EXCHANGE_H
+#pragma once
 
 #include "codec/frame.h"
 
@@ -50,5 +49,3 @@ void exchange_to_text(struct buf *text, const struct buf *bytes);
 int exchange_from_text(const char *text, size_t len, struct buf *ret, struct err *err);
 /* The bytes behind EXCHANGE_WORD up to the end of the line, somewhere in what was printed. */
 int exchange_find(const char *printed, size_t len, struct buf *ret, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * the protocol does not allow, it sets `bad` and returns zero; check frame_in_end() once.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_FRAME_H
-#define BERTH_CODEC_FRAME_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -224,5 +223,3 @@ void frame_get_state(struct frame_in *f, struct box_state *ret);
 #define BOX_EXIT_RECORD 34
 void frame_exit_record(const struct box_exit *e, uint8_t ret[BOX_EXIT_RECORD]);
 int frame_exit_record_parse(const void *bytes, size_t len, struct box_exit *ret, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * boxes with their answers. The streams themselves are the tunnel's frames, with OPEN naming a box.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_FRAME_RELAY_H
-#define BERTH_CODEC_FRAME_RELAY_H
+#pragma once
 
 #include "codec/frame.h"
 
@@ -42,5 +41,3 @@ static inline bool frame_is_relay(uint8_t type)
 int relay_frame_read(const struct frame_header *h, struct frame_in *f, struct relay_frame *ret,
                      struct err *err);
 void relay_frame_write(struct buf *b, const struct relay_frame *r);
-
-#endif

@@ -3,8 +3,7 @@
  * can be checked without knowing the connection: the channel, the lengths, the ranges.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_FRAME_TUNNEL_H
-#define BERTH_CODEC_FRAME_TUNNEL_H
+#pragma once
 
 #include "codec/frame.h"
 
@@ -52,5 +51,3 @@ int tunnel_frame_read(const struct frame_header *h, struct frame_in *f, struct t
                       struct err *err);
 /* Append the frame to the buffer. */
 void tunnel_frame_write(struct buf *b, const struct tunnel_frame *t);
-
-#endif

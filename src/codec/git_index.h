@@ -3,8 +3,7 @@
  * git checks the paths of an index when it adds to one, not when it reads one: with an index that
  * another party wrote, `git checkout -- .` writes `../x` and `.git/hooks/post-checkout`, and runs
  * the latter. Any thread. */
-#ifndef BERTH_CODEC_GIT_INDEX_H
-#define BERTH_CODEC_GIT_INDEX_H
+#pragma once
 
 #include "base/err.h"
 
@@ -12,5 +11,3 @@
  * names of SHA-1, and no extension by which entries come from another file (split index) or from
  * other offsets (offset table). */
 bool git_index_ok(const uint8_t *bytes, size_t len);
-
-#endif

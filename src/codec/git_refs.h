@@ -3,8 +3,7 @@
  *
  * Names are taken only when git would take them, and not with what a shell reads otherwise: they
  * end up in the scripts of people. Any thread. */
-#ifndef BERTH_CODEC_GIT_REFS_H
-#define BERTH_CODEC_GIT_REFS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -33,5 +32,3 @@ bool git_parse_oid(const char *bytes, size_t len, char ret[GIT_HEX + 1]);
 /* One line of packed-refs after the other; lines that are none of a ref are passed over. *at begins
  * at 0. False at the end. */
 bool git_packed_next(const char *bytes, size_t len, size_t *at, struct git_ref *ret);
-
-#endif

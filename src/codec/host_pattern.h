@@ -8,8 +8,7 @@
  * example.com itself), or an address, each with an optional ":port"; without it ports 80 and 443.
  *
  * Pure functions, any thread. */
-#ifndef BERTH_CODEC_HOST_PATTERN_H
-#define BERTH_CODEC_HOST_PATTERN_H
+#pragma once
 
 #include "base/err.h"
 #include "codec/net_addr.h"
@@ -37,5 +36,3 @@ struct host_pattern {
 
 int host_pattern_parse(const char *text, size_t len, struct host_pattern *ret, struct err *err);
 bool host_pattern_matches(const struct host_pattern *p, const struct host_target *t);
-
-#endif

@@ -10,8 +10,7 @@
  * not depend on how the bytes were cut into pieces (test/fuzz checks that).
  *
  * Any thread. */
-#ifndef BERTH_CODEC_HTTP1_H
-#define BERTH_CODEC_HTTP1_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -158,5 +157,3 @@ int http1_percent_decode(const char *text, size_t len, struct buf *out, struct e
  * value into *ret, replacing what was there. Returns 1 when found (the first counts), 0 when
  * absent, and ERR_INVALID when it, or the name of a parameter before it, cannot be decoded. */
 int http1_query_get(const char *query, const char *name, struct buf *ret, struct err *err);
-
-#endif

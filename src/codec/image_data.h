@@ -4,8 +4,7 @@
  * no base64, is left out. Pieces may be cut anywhere.
  *
  * One thread at a time. */
-#ifndef BERTH_CODEC_IMAGE_DATA_H
-#define BERTH_CODEC_IMAGE_DATA_H
+#pragma once
 
 #include "base/util.h"
 
@@ -20,5 +19,3 @@ struct image_data {
 
 /* Whether this byte, the next of the text, is to be left out. */
 bool image_data_skips(struct image_data *m, char c);
-
-#endif

@@ -12,8 +12,7 @@
  * last one counts, as it does for AWS's tools.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_INI_H
-#define BERTH_CODEC_INI_H
+#pragma once
 
 #include "base/err.h"
 
@@ -24,5 +23,3 @@
  * text repeats nothing of it), ERR_TOO_LARGE past INI_MAX_BYTES. */
 int ini_find(const char *text, size_t len, const char *section, const char *key,
              const char **ret_value, size_t *ret_len, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Numbers as JavaScript writes and reads them: both are visible in what clients compare.
  *
  * Any thread. The process stays in the C locale, whose decimal point is a point. */
-#ifndef BERTH_CODEC_JSNUM_H
-#define BERTH_CODEC_JSNUM_H
+#pragma once
 
 #include "base/util.h"
 
@@ -25,5 +24,3 @@ double jsnum_parse(const char *text, size_t len);
 
 /* text.trim(): a view into the same bytes. */
 const char *js_trim(const char *text, size_t len, size_t *ret_len);
-
-#endif

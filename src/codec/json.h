@@ -9,8 +9,7 @@
  * What json_put() writes, json_parse() reads back as an equal document.
  *
  * Any thread; a json_t is used by one thread at a time. */
-#ifndef BERTH_CODEC_JSON_H
-#define BERTH_CODEC_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -76,5 +75,3 @@ void jw_knull(struct jw *w, const char *key);
 void jw_ktime(struct jw *w, const char *key, int64_t us);
 void jw_kraw(struct jw *w, const char *key, const char *json);
 void jw_kvalue(struct jw *w, const char *key, const json_t *v);
-
-#endif

@@ -2,8 +2,7 @@
  * copied into memory that is not wiped (secret/value.h). Everything else uses codec/json.h.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_JSON_SCAN_H
-#define BERTH_CODEC_JSON_SCAN_H
+#pragma once
 
 #include "base/err.h"
 
@@ -21,5 +20,3 @@ int json_scan_decode(const char *raw, size_t len, char *out, size_t *ret_len, st
  * text is UTF-8. */
 size_t json_scan_escaped_len(const char *text, size_t len);
 size_t json_scan_escape(const char *text, size_t len, char *out);
-
-#endif

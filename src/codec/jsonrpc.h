@@ -3,8 +3,7 @@
  *
  * Reading is lenient where a worker cannot help it (json_parse_lenient()) and strict in everything
  * else. Pure; any thread. */
-#ifndef BERTH_CODEC_JSONRPC_H
-#define BERTH_CODEC_JSONRPC_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -54,5 +53,3 @@ void jsonrpc_put_request(struct buf *b, int64_t id, const char *method, const js
                          const json_t *invocation);
 void jsonrpc_put_result(struct buf *b, const json_t *id, const json_t *result);
 void jsonrpc_put_error(struct buf *b, const json_t *id, int code, const char *text);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Schema and document are both foreign: the work is bounded, and a schema that asks for too much of
  * it is an error of its own. Pure; any thread. */
-#ifndef BERTH_CODEC_JSONSCHEMA_H
-#define BERTH_CODEC_JSONSCHEMA_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -21,5 +20,3 @@
 /* Append {"field": "/path", "message": "must be …"} for each thing that is wrong to `errors`.
  * Returns how many, or ERR_TOO_LARGE when the schema is too much work. */
 int jsonschema_check(const json_t *schema, const json_t *value, json_t *errors, struct err *err);
-
-#endif

@@ -4,8 +4,7 @@
  * compared in constant time and before any claim is read.
  *
  * Pure. Any thread, after sodium_init(). */
-#ifndef BERTH_CODEC_JWT_H
-#define BERTH_CODEC_JWT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -39,5 +38,3 @@ int jwt_sign(const struct jwt_claims *claims, const struct jwt_key *key, struct 
  * key's where the token has them; ids are lower case afterwards. */
 int jwt_verify(const char *token, const struct jwt_key *key, int64_t now_s, struct jwt_claims *ret,
                struct err *err);
-
-#endif

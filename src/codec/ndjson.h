@@ -2,8 +2,7 @@
  *
  * A line ends at "\n" and nowhere else (U+2028 is an ordinary character here); one "\r" before it
  * is dropped, blank lines are skipped, and what has no end yet is no line. Pure; one thread. */
-#ifndef BERTH_CODEC_NDJSON_H
-#define BERTH_CODEC_NDJSON_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -22,5 +21,3 @@ void ndjson_init(struct ndjson *n, size_t max, ndjson_fn fn, void *ctx);
 void ndjson_done(struct ndjson *n);
 /* 0, what fn returned, or ERR_TOO_LARGE; after an error the splitter is of no use any more. */
 int ndjson_feed(struct ndjson *n, const char *data, size_t len, struct err *err);
-
-#endif

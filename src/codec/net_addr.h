@@ -7,8 +7,7 @@
  * tunnelled) is judged by both.
  *
  * Pure functions, any thread. */
-#ifndef BERTH_CODEC_NET_ADDR_H
-#define BERTH_CODEC_NET_ADDR_H
+#pragma once
 
 #include "base/util.h"
 
@@ -31,5 +30,3 @@ bool net_addr_parse(const char *text, size_t len, struct net_addr *ret);
 bool net_addr_is_numeric(const char *text, size_t len);
 void net_addr_format(const struct net_addr *a, char ret[NET_ADDR_TEXT]);
 bool net_addr_equal(const struct net_addr *a, const struct net_addr *b);
-
-#endif

@@ -14,8 +14,7 @@
  * grow) is checked by the owner of the phase, which knows them.
  *
  * Pure functions; any thread. */
-#ifndef BERTH_CODEC_PEER_STATE_H
-#define BERTH_CODEC_PEER_STATE_H
+#pragma once
 
 #include "codec/frame.h"
 
@@ -97,5 +96,3 @@ int peer_move(enum peer_phase *phase, uint8_t type, unsigned *asked, struct err 
 
 /* "STARTED"; NULL for what no box, relay or host sends. */
 const char *peer_frame_name(uint8_t type);
-
-#endif

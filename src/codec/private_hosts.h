@@ -5,8 +5,7 @@
  * address that it is about to connect to, after resolving: a name says nothing.
  *
  * Pure functions, any thread. */
-#ifndef BERTH_CODEC_PRIVATE_HOSTS_H
-#define BERTH_CODEC_PRIVATE_HOSTS_H
+#pragma once
 
 #include "base/err.h"
 #include "codec/net_addr.h"
@@ -33,5 +32,3 @@ const char *private_hosts_refusal(const struct private_hosts *list, const struct
 /* The entry that would allow it, as text: "10.0.0.5:8000". */
 #define PRIVATE_HOST_TEXT (NET_ADDR_TEXT + 8)
 void private_host_format(const struct net_addr *addr, uint16_t port, char ret[PRIVATE_HOST_TEXT]);
-
-#endif

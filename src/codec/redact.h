@@ -9,8 +9,7 @@
  * secrets and are left alone; of a value with several lines each long line counts by itself too,
  * for terminals and JSON write line ends in their own way. So does each long text in a value that
  * is JSON, such as the file of a login: programs that speak JSON escape its quotation marks. */
-#ifndef BERTH_CODEC_REDACT_H
-#define BERTH_CODEC_REDACT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -50,5 +49,3 @@ void redact_done(struct redact_stream *s);
 
 /* A whole text at once. */
 void redact_text(const struct redactor *r, const char *data, size_t len, struct buf *out);
-
-#endif

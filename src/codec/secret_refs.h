@@ -3,8 +3,7 @@
  * oneOf. Paths are names joined by dots. Items of arrays and $ref are not followed.
  *
  * Pure functions; any thread. */
-#ifndef BERTH_CODEC_SECRET_REFS_H
-#define BERTH_CODEC_SECRET_REFS_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -20,5 +19,3 @@ json_t *json_path_get(const json_t *doc, const char *path);
 void json_path_set(json_t *doc, const char *path, json_t *take_value);
 /* Remove it, and each object above it that became empty by that. */
 void json_path_prune(json_t *doc, const char *path);
-
-#endif

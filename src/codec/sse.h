@@ -8,8 +8,7 @@
  * the data that it has collected; past that the stream is refused, and stays refused.
  *
  * One thread at a time. */
-#ifndef BERTH_CODEC_SSE_H
-#define BERTH_CODEC_SSE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -51,5 +50,3 @@ void sse_decoder_done(struct sse_decoder *d);
 
 /* 0, ERR_TOO_LARGE, or what the callback returned; after a failure always that failure. */
 int sse_feed(struct sse_decoder *d, const void *bytes, size_t len, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lines of /etc/subuid and /etc/subgid: user:first:count. Pure; any thread. */
-#ifndef BERTH_CODEC_SUBID_H
-#define BERTH_CODEC_SUBID_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -15,5 +14,3 @@ struct id_range {
 bool subid_largest(const char *text, size_t len, const char *name, uid_t uid, struct id_range *ret);
 /* The ids that are in both; count 0 when there are none. */
 struct id_range id_range_common(struct id_range a, struct id_range b);
-
-#endif

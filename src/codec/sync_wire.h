@@ -8,8 +8,7 @@
  * is one (codec/tree.h). A path that it accepts is safe to open part by part beneath a directory.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_SYNC_WIRE_H
-#define BERTH_CODEC_SYNC_WIRE_H
+#pragma once
 
 #include "codec/frame.h"
 #include "codec/tree.h"
@@ -83,5 +82,3 @@ int sync_msg_read(const void *bytes, size_t len, struct sync_msg *ret, size_t *r
 /* The next text of a blob of texts (TREE); 1, 0 at the end, ERR_INVALID. */
 int sync_text_next(struct frame_bytes *blob, struct frame_bytes *ret, struct err *err);
 void sync_text_add(struct buf *b, const char *text);
-
-#endif

@@ -5,8 +5,7 @@
  * The reader is fed blocks of 512 bytes. It is meant for hostile archives: names are checked
  * (codec/tree.h), headers are bounded, entries other than directories, files and links are passed
  * over. Any thread. */
-#ifndef BERTH_CODEC_TAR_H
-#define BERTH_CODEC_TAR_H
+#pragma once
 
 #include "codec/tree.h"
 
@@ -44,5 +43,3 @@ void tar_reader_done(struct tar_reader *r);
  * the end of the archive; ERR_INVALID. */
 int tar_read(struct tar_reader *r, const uint8_t block[TAR_BLOCK], struct tar_entry *ret,
              struct err *err);
-
-#endif

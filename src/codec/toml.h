@@ -17,8 +17,7 @@
  * What it accepts is valid TOML and means the same there; a byte order mark is skipped.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_TOML_H
-#define BERTH_CODEC_TOML_H
+#pragma once
 
 #include <jansson.h>
 
@@ -31,5 +30,3 @@
  * order of the text. On failure ERR_INVALID, "<file> line 3: …", or ERR_TOO_LARGE; `file` is only
  * for that text. */
 int toml_parse(const char *file, const char *text, size_t len, json_t **ret, struct err *err);
-
-#endif

@@ -14,8 +14,7 @@
  * (workspace/scan.h, tree_diff()).
  *
  * Any thread. */
-#ifndef BERTH_CODEC_TREE_H
-#define BERTH_CODEC_TREE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -93,5 +92,3 @@ void tree_decode_init(struct tree_decoder *d);
 void tree_decode_done(struct tree_decoder *d);
 void tree_decode_feed(struct tree_decoder *d, const void *bytes, size_t len);
 int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err *err);
-
-#endif

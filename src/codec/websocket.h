@@ -6,8 +6,7 @@
  * The decoder holds at most one message of max_message bytes and one control frame.
  *
  * One thread at a time. */
-#ifndef BERTH_CODEC_WEBSOCKET_H
-#define BERTH_CODEC_WEBSOCKET_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -70,5 +69,3 @@ void websocket_decoder_done(struct websocket_decoder *d);
 /* 0, or what ended the connection: a websocket_status to close it with, or what on_message
  * returned. From then on always that. */
 int websocket_feed(struct websocket_decoder *d, const char *bytes, size_t len);
-
-#endif

@@ -7,8 +7,7 @@
  * entities or other elements in it.
  *
  * Any thread. */
-#ifndef BERTH_CODEC_XML_H
-#define BERTH_CODEC_XML_H
+#pragma once
 
 #include "base/err.h"
 
@@ -18,5 +17,3 @@
  * ERR_INVALID. */
 int xml_find(const char *text, size_t len, const char *name, const char **ret, size_t *ret_len,
              struct err *err);
-
-#endif

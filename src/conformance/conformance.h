@@ -1,8 +1,7 @@
 /* `berth plugin conformance`: does a provider keep to the plugin protocol? Starts its worker the
  * way the daemon would, without one, and makes the calls that a life of leases makes, the unlucky
  * ones among them. Main thread. */
-#ifndef BERTH_CONFORMANCE_CONFORMANCE_H
-#define BERTH_CONFORMANCE_CONFORMANCE_H
+#pragma once
 
 #include "cli/cli.h"
 #include "plugin/host.h"
@@ -57,5 +56,3 @@ int conformance_give_up(struct conformance *c, const char *method, const json_t 
                         struct err *err);
 /* CHECK_SKIPPED without the method or without a lease; 0 otherwise. */
 int conformance_needs(struct conformance *c, const char *method, bool lease, struct err *err);
-
-#endif

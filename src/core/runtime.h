@@ -1,7 +1,6 @@
 /* What every operation of the domain works on: the store, the settings, this node's identity, and
  * the kinds of places. Immutable after start except for the counters; any thread. */
-#ifndef BERTH_CORE_RUNTIME_H
-#define BERTH_CORE_RUNTIME_H
+#pragma once
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -136,5 +135,3 @@ struct runtime {
         const char *api_url; /* of our own port on loopback; NULL: there is none */
         struct counters counters;
 };
-
-#endif

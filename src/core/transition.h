@@ -1,7 +1,6 @@
 /* Tables of allowed moves between states: each state machine has one, with the reason of each move,
  * and asks it before every compare-and-set. Pure; any thread. */
-#ifndef BERTH_CORE_TRANSITION_H
-#define BERTH_CORE_TRANSITION_H
+#pragma once
 
 #include "base/util.h"
 
@@ -18,5 +17,3 @@ static inline bool transition_exists(const struct transition *t, const char *fro
                         return true;
         return false;
 }
-
-#endif

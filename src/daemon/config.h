@@ -1,8 +1,7 @@
 /* The daemon's settings: flags, then BERTH_* variables (PAPERCLIP_* where Paperclip has one), then
  * berth.toml in the data directory, then defaults. Read once at start; a setting that makes no
  * sense is an error that names it and where it came from. The table is settings.c. */
-#ifndef BERTH_DAEMON_CONFIG_H
-#define BERTH_DAEMON_CONFIG_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -34,5 +33,3 @@ struct config {
 /* Strings live in the arena. The data directory exists afterwards. */
 int config_load(const struct cli_serve_options *flags, struct arena *arena, struct config *ret,
                 struct err *err);
-
-#endif

@@ -1,11 +1,8 @@
 /* `berth db`: the database as a file. Backing it up and checking it go on beside a daemon;
  * restoring needs the data directory for itself. */
-#ifndef BERTH_DAEMON_DATABASE_H
-#define BERTH_DAEMON_DATABASE_H
+#pragma once
 
 #include "cli/cli.h"
 
 /* Prints how it went. Returns the exit status: 0 done, 1 failed or something was found. */
 int database(const struct cli_database_options *options);
-
-#endif

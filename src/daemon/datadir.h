@@ -1,6 +1,5 @@
 /* The data directory: one daemon at a time. */
-#ifndef BERTH_DAEMON_DATADIR_H
-#define BERTH_DAEMON_DATADIR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@
  * ERR_LOCKED names the process that has it. The file says which process took it last: its process
  * id, and a line "private" for a private daemon. */
 int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err);
-
-#endif

@@ -10,8 +10,7 @@
  * What is compared: the machine's id (/etc/machine-id, or the setting machine_id; where one of both
  * sides has none, or has it from the other source, it does not count), the inode of the data
  * directory, and within one boot of the machine the device that it is on. */
-#ifndef BERTH_DAEMON_HOME_H
-#define BERTH_DAEMON_HOME_H
+#pragma once
 
 #include "core/runtime.h"
 
@@ -37,5 +36,3 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
 /* ERR_CONFLICT when there is no database at `path`, or an empty one, although the data directory
  * shows that there was one: a start would begin anew beside what is left of it. */
 int home_check_traces(const char *data_dir, const char *path, struct err *err);
-
-#endif

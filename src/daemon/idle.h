@@ -1,7 +1,6 @@
 /* When a private daemon ends: no client has been connected for a few seconds, and no lease is
  * active, and no run is left. Loop thread. */
-#ifndef BERTH_DAEMON_IDLE_H
-#define BERTH_DAEMON_IDLE_H
+#pragma once
 
 #include "core/runtime.h"
 #include "net/http_server.h"
@@ -24,5 +23,3 @@ struct idle {
 /* Fill in pool, rt, http, over and arg first. The timer closes with the loop's other handles. */
 void idle_start(struct idle *i, uv_loop_t *loop);
 void idle_stop(struct idle *i);
-
-#endif

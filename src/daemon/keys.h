@@ -1,8 +1,7 @@
 /* Where the master key of the secrets comes from (secret/master_key.h), and the secret for run
  * tokens, if the operator gave one (core/access/run_token.h). A key in the environment is moved to
  * pages of its own and wiped there, so that neither our children nor /proc have it. */
-#ifndef BERTH_DAEMON_KEYS_H
-#define BERTH_DAEMON_KEYS_H
+#pragma once
 
 #include "base/arena.h"
 #include "secret/master_key.h"
@@ -17,5 +16,3 @@ struct daemon_keys {
 int keys_take(const char *data_dir, const char *key_file, struct arena *arena,
               struct daemon_keys *ret, struct err *err);
 void keys_done(struct daemon_keys *keys);
-
-#endif

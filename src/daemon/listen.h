@@ -1,7 +1,6 @@
 /* Where the daemon is reached: its Unix socket, and a TCP port unless it is private. Main thread,
  * before the loop runs. */
-#ifndef BERTH_DAEMON_LISTEN_H
-#define BERTH_DAEMON_LISTEN_H
+#pragma once
 
 #include "daemon/config.h"
 #include "net/http_server.h"
@@ -18,5 +17,3 @@ int listen_open(const struct config *config, struct http_server *http, struct ar
                 unsigned *ret_port, const char **ret_url, struct err *err);
 /* The line on standard output that people and scripts wait for. */
 void listen_announce(const struct config *config, unsigned port);
-
-#endif

@@ -16,8 +16,7 @@
  * Where there is no room for it, or the file system knows no reservations, the daemon runs without.
  *
  * One thread at a time. */
-#ifndef BERTH_DAEMON_ROOM_H
-#define BERTH_DAEMON_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void room_open(struct room *room, const char *data_dir, const char *database, in
 void room_hold(struct op *op, struct room *room, struct store *store);
 /* When it is closed. */
 void room_close(struct room *room);
-
-#endif

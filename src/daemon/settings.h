@@ -1,8 +1,7 @@
 /* The table of the daemon's settings: what each is called, where it may come from, what it may be,
  * its default, and what it is for. config.c reads them by it; `man berth.toml` and
  * docs/settings.md are made from it (scripts/settings). */
-#ifndef BERTH_DAEMON_SETTINGS_H
-#define BERTH_DAEMON_SETTINGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ struct setting {
 };
 
 extern const struct setting settings_table[];
-
-#endif

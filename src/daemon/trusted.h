@@ -4,8 +4,7 @@
  * A daemon that root runs usually serves a person, who calls it as an ordinary user. Where the
  * setting says nothing, it asks on the terminal once and writes the answer into berth.toml; without
  * a terminal it takes the user who called sudo, and says so in its log. */
-#ifndef BERTH_DAEMON_TRUSTED_H
-#define BERTH_DAEMON_TRUSTED_H
+#pragma once
 
 #include "daemon/config.h"
 
@@ -19,5 +18,3 @@ int trusted_parse_proxy(const char *text, struct arena *arena, struct settings *
 
 /* After config_load(): ask the operator where that is needed. */
 int trusted_settle(struct config *c, struct arena *arena, struct err *err);
-
-#endif

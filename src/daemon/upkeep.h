@@ -3,8 +3,7 @@
  * for damage. On the pool, one of each kind at a time. A pass only finds out where something is to
  * be done; that is a job for each environment, in the environment's lane, so that one whose
  * provider is silent does not hold up the others. Loop thread, except upkeep_want_stock(). */
-#ifndef BERTH_DAEMON_UPKEEP_H
-#define BERTH_DAEMON_UPKEEP_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -41,5 +40,3 @@ void upkeep_start(struct upkeep *u);
 void upkeep_stop(struct upkeep *u);
 /* A sandbox that was made in advance was taken. arg: struct upkeep. Any thread. */
 void upkeep_want_stock(void *arg);
-
-#endif

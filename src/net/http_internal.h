@@ -15,8 +15,7 @@
  * queue bytes and put the connection on the `due` list, which an idle handle of the loop works off
  * before the loop waits again. Calls from inside one of the server's own callbacks (conn->running)
  * leave that to the callback. */
-#ifndef BERTH_NET_HTTP_INTERNAL_H
-#define BERTH_NET_HTTP_INTERNAL_H
+#pragma once
 
 #include "codec/http1.h"
 #include "net/http_server.h"
@@ -260,5 +259,3 @@ void http_exchange_uncount(struct http_server *s, struct http_exchange *x);
 /* http_answer.c */
 void http_answer_continue(struct http_conn *c);
 void http_answer_refusal(struct http_conn *c, int status, const char *text, bool is_head);
-
-#endif

@@ -19,8 +19,7 @@
  * client that does not read its answer.
  *
  * Loop thread only. */
-#ifndef BERTH_NET_HTTP_SERVER_H
-#define BERTH_NET_HTTP_SERVER_H
+#pragma once
 
 #include <sys/types.h>
 #include <uv.h>
@@ -188,5 +187,3 @@ void http_upgrade(struct http_exchange *x, const struct http_field *fields, size
                   void (*on_bytes)(struct http_exchange *x, const char *data, size_t len));
 /* Close the connection without an answer. Frees the exchange. */
 void http_drop(struct http_exchange *x);
-
-#endif

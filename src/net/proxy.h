@@ -15,8 +15,7 @@
  * answered in words and logged once per host.
  *
  * Loop thread only; the counters are read by any thread. */
-#ifndef BERTH_NET_PROXY_H
-#define BERTH_NET_PROXY_H
+#pragma once
 
 #include "codec/host_pattern.h"
 #include "codec/private_hosts.h"
@@ -50,5 +49,3 @@ struct proxy *proxy_new(const struct proxy_config *config);
 void proxy_serve(struct proxy *p, struct byte_stream *take_stream);
 /* Closes what there is; the memory goes when the loop came round. */
 void proxy_free(struct proxy *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* What proxies count, all together. Any thread. */
-#ifndef BERTH_NET_PROXY_COUNTERS_H
-#define BERTH_NET_PROXY_COUNTERS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@ struct proxy_counters {
         _Atomic uint64_t refused;  /* not allowed, or not public */
         _Atomic uint64_t failed;   /* allowed, but not reached */
 };
-
-#endif

@@ -4,8 +4,7 @@
  *     proxy_conn.c     one connection: from head to relaying, bytes in both directions
  *     proxy_connect.c  who may be reached, at which addresses, and reaching it
  *     proxy_http.c     plain requests: heads written anew, bodies followed to their end */
-#ifndef BERTH_NET_PROXY_INTERNAL_H
-#define BERTH_NET_PROXY_INTERNAL_H
+#pragma once
 
 #include "codec/http1.h"
 #include "net/proxy.h"
@@ -107,5 +106,3 @@ static inline size_t flow_pending(const struct proxy_flow *f)
 {
         return f->out.len - f->out_sent;
 }
-
-#endif

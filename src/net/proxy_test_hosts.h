@@ -7,8 +7,7 @@
  *     name 93.184.216.34 2606:2800::1    resolves so, and is judged as any answer
  *     name !127.0.0.1:8080               goes there, whatever address it is
  *     name silent                        no answer ever comes */
-#ifndef BERTH_NET_PROXY_TEST_HOSTS_H
-#define BERTH_NET_PROXY_TEST_HOSTS_H
+#pragma once
 
 #include "net/resolve.h"
 
@@ -22,6 +21,4 @@ static inline enum test_host test_hosts_find(const char *name, struct lookup_ans
 {
         return TEST_HOST_NONE;
 }
-#endif
-
 #endif

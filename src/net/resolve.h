@@ -6,8 +6,7 @@
  * owner behind those of others once it has its share.
  *
  * Loop thread only. */
-#ifndef BERTH_NET_RESOLVE_H
-#define BERTH_NET_RESOLVE_H
+#pragma once
 
 #include <uv.h>
 
@@ -36,5 +35,3 @@ struct lookup *resolver_look_up(struct resolver *r, const void *owner, const cha
                                 void (*done)(void *arg, const struct lookup_answer *answer),
                                 void *arg);
 void lookup_abandon(struct lookup *l);
-
-#endif

@@ -6,8 +6,7 @@
  * stranger: the peer is in another network namespace, it has closed its socket already (the kernel
  * then shows uid 0), or the kernel was built without inet_diag. Any thread, one at a time for each
  * socket. */
-#ifndef BERTH_NET_SOCK_OWNER_H
-#define BERTH_NET_SOCK_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -18,5 +17,3 @@ int sock_owner_open(void);
 /* The owner of the socket that `fd`, a connected TCP socket of ours, is connected to. False: cannot
  * tell. */
 bool sock_owner_of_peer(int netlink_fd, int fd, uid_t *ret);
-
-#endif

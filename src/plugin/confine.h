@@ -19,8 +19,7 @@
  * Where no view can be made (no user namespaces, or a container that forbids mounts) the rest
  * stands, and the filter refuses more: see confine_filter.c. `plugin_confine = false` leaves the
  * filter alone. confine_probe.c tries from inside what can be reached. */
-#ifndef BERTH_PLUGIN_CONFINE_H
-#define BERTH_PLUGIN_CONFINE_H
+#pragma once
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -84,5 +83,3 @@ int confine_main(int argc, char **argv);
 
 /* The version of Landlock that the kernel offers; 0: none. */
 int confine_landlock_version(void);
-
-#endif

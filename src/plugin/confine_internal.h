@@ -1,8 +1,7 @@
 /* Inside the trampoline only. It is a process of one thread that is about to exec, and says what
  * goes wrong on standard error, which the host keeps. Functions return 0, or -1 once they have
  * complained. */
-#ifndef BERTH_PLUGIN_CONFINE_INTERNAL_H
-#define BERTH_PLUGIN_CONFINE_INTERNAL_H
+#pragma once
 
 #include "plugin/confine.h"
 
@@ -51,5 +50,3 @@ int filter_install(const struct trampoline *t);
 
 /* confine_probe.c: main() in the place of the worker. */
 int probe_main(const struct trampoline *t);
-
-#endif

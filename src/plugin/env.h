@@ -2,8 +2,7 @@
  * PAPERCLIP_PLUGIN_ID, NODE_ENV, TZ, PAPERCLIP_DEPLOYMENT_MODE and _EXPOSURE), TMPDIR and HOME in
  * the worker's own directory because it may not write elsewhere, and the variables that the
  * operator allowed, which may include HOME. Operation threads. */
-#ifndef BERTH_PLUGIN_ENV_H
-#define BERTH_PLUGIN_ENV_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -21,5 +20,3 @@ const char *const *plugin_env(const struct plugin_env_spec *spec, struct arena *
  * `KEY:ITEM` for the one with that key. fn gets the items that concern this one. */
 void plugin_setting_each(const char *list, const char *plugin_key, struct arena *arena,
                          void (*fn)(void *ctx, const char *item), void *ctx);
-
-#endif

@@ -9,8 +9,7 @@
  * original.
  *
  * Operation threads. */
-#ifndef BERTH_PLUGIN_FILES_H
-#define BERTH_PLUGIN_FILES_H
+#pragma once
 
 #include "plugin/confine.h"
 
@@ -25,5 +24,3 @@ int files_own_dir(const struct op *op, struct confine_policy *policy, const char
 int files_for_reading(const struct op *op, struct confine_policy *policy, uid_t uid,
                       const char *const *paths, const char *copies, struct arena *arena,
                       const struct confine_path **ret, struct err *err);
-
-#endif

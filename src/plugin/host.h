@@ -14,8 +14,7 @@
  *
  * Functions marked "operation" block an operation thread until the answer, the deadline or the
  * cancel; the others are for any thread. */
-#ifndef BERTH_PLUGIN_HOST_H
-#define BERTH_PLUGIN_HOST_H
+#pragma once
 
 #include "codec/json.h"
 #include "plugin/confine.h"
@@ -150,5 +149,3 @@ int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, 
 /* The answer is no longer wanted: `done` is called with that code, ERR_CANCELLED or ERR_TIMEOUT,
  * unless it was called before. The worker is not told; the protocol has no word for it. */
 void plugin_call_abandon(struct plugin_host *host, const char *plugin_id, int64_t id, int code);
-
-#endif

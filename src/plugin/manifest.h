@@ -7,8 +7,7 @@
  * driver are dropped, an unknown capability is a warning.
  *
  * Pure but for manifest_eval(), which is an operation; any thread. */
-#ifndef BERTH_PLUGIN_MANIFEST_H
-#define BERTH_PLUGIN_MANIFEST_H
+#pragma once
 
 #include "codec/json.h"
 #include "rt/op.h"
@@ -36,5 +35,3 @@ json_t *manifest_driver(const json_t *manifest, const char *driver_key, const ch
 
 /* The capabilities of `next` that `now` does not have. A new array. */
 json_t *manifest_new_capabilities(const json_t *now, const json_t *next);
-
-#endif

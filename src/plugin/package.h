@@ -6,8 +6,7 @@
  * package names has to be inside it, also through symbolic links.
  *
  * Operation threads; strings in the operation's arena. */
-#ifndef BERTH_PLUGIN_PACKAGE_H
-#define BERTH_PLUGIN_PACKAGE_H
+#pragma once
 
 #include "plugin/confine.h"
 #include "plugin/manifest.h"
@@ -62,5 +61,3 @@ const char *const *package_find_reads(struct arena *arena, const char *base, con
  * file. */
 int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *const *reads,
                   const char *file, json_t **ret, struct err *err);
-
-#endif

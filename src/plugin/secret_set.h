@@ -1,7 +1,6 @@
 /* Values that must not be said: whatever a worker was given as a secret is cut out of everything it
  * makes us log or answer. Bounded: the last SECRET_SET_MAX values count. One thread at a time. */
-#ifndef BERTH_PLUGIN_SECRET_SET_H
-#define BERTH_PLUGIN_SECRET_SET_H
+#pragma once
 
 #include "codec/redact.h"
 
@@ -20,5 +19,3 @@ void secret_set_add(struct secret_set *s, const char *const *values);
 void secret_set_done(struct secret_set *s);
 /* Append text without the values. */
 void secret_set_put(const struct secret_set *s, struct buf *b, const char *text, size_t len);
-
-#endif

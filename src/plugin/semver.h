@@ -1,7 +1,6 @@
 /* Versions as semver writes them: x.y.z, then -pre.release and +build if any. Leading zeros are
  * read as what they are worth. Pure functions; any thread. */
-#ifndef BERTH_PLUGIN_SEMVER_H
-#define BERTH_PLUGIN_SEMVER_H
+#pragma once
 
 #include "base/util.h"
 
@@ -9,5 +8,3 @@ bool semver_is_valid(const char *text);
 /* Less than, equal to or greater than 0. A pre-release comes before its release; the build does not
  * count. Both must be valid. */
 int semver_compare(const char *a, const char *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* Directory trees: a checksum over all of one, removing one, and making one fit for another user.
  * Symbolic links are never followed. Operations: all look after the deadline and the cancel. */
-#ifndef BERTH_PLUGIN_TREE_H
-#define BERTH_PLUGIN_TREE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -45,5 +44,3 @@ int tree_give(const struct op *op, const char *path, uid_t owner, struct err *er
 
 /* Call fn for each name in the directory, in order. Less than 0 ends it. */
 int tree_each(const char *path, int (*fn)(void *ctx, const char *name), void *ctx, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The thread owns the process and its pipes. Members that other threads touch are under `lock`: the
  * state, the calls and the bytes on their way to the worker. Callbacks are made by the thread
  * without the lock, so all of one worker come one after the other. */
-#ifndef BERTH_PLUGIN_WORKER_H
-#define BERTH_PLUGIN_WORKER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -158,5 +157,3 @@ void worker_describe_end(struct worker *w, const struct proc_status *status, cha
 
 /* worker.c */
 void worker_fail(struct worker *w, const char *fmt, ...) PRINTF(2, 3);
-
-#endif

@@ -1,8 +1,7 @@
 /* Programs that root runs with the rights of another user. posix_spawn() changes no user: so they
  * are started by way of our own program under the name BECOME_TRAMPOLINE, which becomes the user,
  * with that user's groups and without a way back, and then the program. */
-#ifndef BERTH_RT_BECOME_H
-#define BERTH_RT_BECOME_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -18,5 +17,3 @@ struct become {
 
 bool become_is_trampoline(const char *argv0);
 int become_main(int argc, char **argv);
-
-#endif

@@ -7,8 +7,7 @@
  * that are so; STREAM_BROKEN comes unasked, watched or not. Nothing comes after stream_close().
  *
  * Loop thread only. */
-#ifndef BERTH_RT_BYTE_STREAM_H
-#define BERTH_RT_BYTE_STREAM_H
+#pragma once
 
 #include <sys/uio.h>
 #include <uv.h>
@@ -100,5 +99,3 @@ struct socket_stream {
 };
 
 int socket_stream_init(struct socket_stream *s, uv_loop_t *loop, int take_fd);
-
-#endif

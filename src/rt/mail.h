@@ -2,8 +2,7 @@
  * thread are run in the order they were posted.
  *
  * mail_post() and mail_call(): any thread. The rest: loop thread. */
-#ifndef BERTH_RT_MAIL_H
-#define BERTH_RT_MAIL_H
+#pragma once
 
 #include <uv.h>
 
@@ -35,5 +34,3 @@ void promise_unref(struct promise *p);
 void promise_keep(struct promise *p, int code, const char *text);
 /* What promise_keep() said, or ERR_TIMEOUT or ERR_CANCELLED when the operation ended first. */
 int promise_wait(struct promise *p, const struct op *op, struct err *err);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * The arena lives as long as the operation. One thread at a time; op_cancel_set() is for any
  * thread. */
-#ifndef BERTH_RT_OP_H
-#define BERTH_RT_OP_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -57,5 +56,3 @@ struct op op_with_time(const struct op *op, int64_t ms);
 /* Wait until fd has one of `events` (poll(2)), or the operation ends. fd -1 waits for the time
  * only. `limit_ms` < 0: as long as the operation may take. 1 ready, 0 limit passed, or ERR_*. */
 int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, struct err *err);
-
-#endif

@@ -24,8 +24,7 @@
  *
  * A job belongs to the pool from pool_submit() until `done` is called.
  * pool_submit(), pool_cancel(), pool_drain(), pool_free(): loop thread only. */
-#ifndef BERTH_RT_POOL_H
-#define BERTH_RT_POOL_H
+#pragma once
 
 #include <uv.h>
 
@@ -127,5 +126,3 @@ void pool_drain(struct pool *p, bool cancel);
 void pool_stop(struct pool *p);
 /* Join the threads (they must be idle) and free the pool once the loop has closed its handle. */
 void pool_free(struct pool *p);
-
-#endif

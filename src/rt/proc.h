@@ -5,8 +5,7 @@
  * is close-on-exec), its signal mask empty and its dispositions default.
  *
  * proc_wait() is for operations, proc_watch() for the loop; a process is reaped by one of them. */
-#ifndef BERTH_RT_PROC_H
-#define BERTH_RT_PROC_H
+#pragma once
 
 #include <sys/types.h>
 #include <uv.h>
@@ -59,5 +58,3 @@ struct proc_watch {
 int proc_watch_start(struct proc_watch *w, uv_loop_t *loop, struct proc *take_proc,
                      void (*on_exit)(struct proc_watch *, const struct proc_status *),
                      struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A loan is no guarantee: another thread may be faster with the next open(). One per process; any
  * thread. */
-#ifndef BERTH_RT_RESERVE_H
-#define BERTH_RT_RESERVE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -27,5 +26,3 @@ unsigned reserve_borrow(void);
 void reserve_return(const unsigned *loan);
 /* Hold again what could not be had when it was returned. From time to time. */
 void reserve_refill(void);
-
-#endif

@@ -2,8 +2,7 @@
  * side that does not read stops its own writer.
  *
  * Loop thread only. */
-#ifndef BERTH_RT_STREAM_PUMP_H
-#define BERTH_RT_STREAM_PUMP_H
+#pragma once
 
 #include "rt/byte_stream.h"
 
@@ -15,5 +14,3 @@ struct stream_pump *stream_pump_new(struct byte_stream *near, struct byte_stream
                                     void (*done)(void *arg), void *arg);
 /* The streams are closed, or about to be. */
 void stream_pump_free(struct stream_pump *p);
-
-#endif

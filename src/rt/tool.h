@@ -1,8 +1,7 @@
 /* A program that is run for its output: npm, node for a manifest, git. It gets a session of its
  * own, which is killed as a whole when the program ends or its time is over, so nothing of it is
  * left. Operation threads. */
-#ifndef BERTH_RT_TOOL_H
-#define BERTH_RT_TOOL_H
+#pragma once
 
 #include "base/buf.h"
 #include "rt/become.h"
@@ -31,5 +30,3 @@ struct tool {
  * or what ended the operation: it is dead then. */
 int tool_run(const struct op *op, const struct tool *tool, struct proc_status *ret,
              struct err *err);
-
-#endif

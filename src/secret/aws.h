@@ -8,8 +8,7 @@
  *   aws_credentials_remote.c  … container, instance and web identity
  *
  * For operation threads. Strings are in the arena that was passed, or the operation's. */
-#ifndef BERTH_SECRET_AWS_H
-#define BERTH_SECRET_AWS_H
+#pragma once
 
 #include "codec/json.h"
 #include "rt/op.h"
@@ -142,5 +141,3 @@ const char *aws_failure_text(enum vault_failure kind);
 const char *aws_error_type(struct arena *arena, const char *text);
 /* AWS's text for the log: without ARNs, account numbers and key ids, and short. */
 const char *aws_redact(struct arena *arena, const char *text);
-
-#endif

@@ -15,8 +15,7 @@
  * old one is gone.
  *
  * Any thread after master_key_load(). */
-#ifndef BERTH_SECRET_MASTER_KEY_H
-#define BERTH_SECRET_MASTER_KEY_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -84,5 +83,3 @@ struct master_key_state {
 
 /* The present state: looks at the file again. Strings are in the arena. */
 void master_key_state(struct arena *arena, struct master_key_state *ret);
-
-#endif

@@ -11,8 +11,7 @@
  * is opened too, where the processor has the instructions that libsodium needs for it.
  *
  * Any thread. */
-#ifndef BERTH_SECRET_SEAL_H
-#define BERTH_SECRET_SEAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "secret/master_key.h"
@@ -43,5 +42,3 @@ int seal_mark(const struct seal_place *place, const struct secret_value *value,
 
 /* The id of the key it needs, in `ret`; "" for Paperclip's form, false for anything else. */
 bool seal_key_of(const char *material, char ret[MASTER_KEY_ID_LEN + 1]);
-
-#endif

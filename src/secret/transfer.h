@@ -8,8 +8,7 @@
  * is kept in memory that is wiped, since it may hold a value.
  *
  * For operation threads: waits until the answer, the limit, or the end of the operation. */
-#ifndef BERTH_SECRET_TRANSFER_H
-#define BERTH_SECRET_TRANSFER_H
+#pragma once
 
 #include "codec/private_hosts.h"
 #include "rt/op.h"
@@ -64,5 +63,3 @@ struct transfer_answer {
 int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer *ret,
                  struct err *err);
 void transfer_answer_done(struct transfer_answer *a);
-
-#endif

@@ -2,8 +2,7 @@
  * out of core dumps, wiped when given back. Never put one into an arena, a struct buf or an error.
  *
  * A value belongs to one thread at a time. */
-#ifndef BERTH_SECRET_VALUE_H
-#define BERTH_SECRET_VALUE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -23,5 +22,3 @@ int secret_value_room(struct secret_value *value, size_t len, struct err *err);
 int secret_value_alloc(struct secret_value *value, size_t len, struct err *err);
 /* Wipe and give back; fine on {0}. */
 void secret_value_done(struct secret_value *value);
-
-#endif

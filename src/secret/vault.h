@@ -8,8 +8,7 @@
  * Errors are classified once, here: the code of struct err decides, the text is safe for the
  * caller, and `details` carries {"code": "..."} with one of the words of vault_fail(). The vault's
  * own words go to the log, never to a caller. */
-#ifndef BERTH_SECRET_VAULT_H
-#define BERTH_SECRET_VAULT_H
+#pragma once
 
 #include "codec/json.h"
 #include "rt/op.h"
@@ -133,5 +132,3 @@ int vault_failure_of(const struct err *err);
 
 /* SHA-256 in lower-case hex, in the arena. */
 const char *vault_hash(struct arena *arena, const void *data, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
  * pipe: it is in no file, no argument and no variable. The agent listens in the login's own
  * directory, forgets the key after two minutes at the latest, and ends with the login, or with the
  * daemon. Operation threads. */
-#ifndef BERTH_SSH_AGENT_H
-#define BERTH_SSH_AGENT_H
+#pragma once
 
 #include "ssh/tied.h"
 
@@ -22,5 +21,3 @@ struct ssh_agent {
 int ssh_agent_start(struct op *op, const char *trampoline, const char *dir, const char *key,
                     struct ssh_agent *ret, struct err *err);
 void ssh_agent_end(const struct op *op, struct ssh_agent *a);
-
-#endif

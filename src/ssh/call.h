@@ -1,8 +1,7 @@
 /* One login to a host: the agent with the key, what is known about the host, the ssh process, and
  * what the script at the other end says. As soon as the script speaks, the host has let us in, and
  * the key is taken away again: the agent ends. Operation threads. */
-#ifndef BERTH_SSH_CALL_H
-#define BERTH_SSH_CALL_H
+#pragma once
 
 #include "ssh/agent.h"
 #include "ssh/explain.h"
@@ -66,5 +65,3 @@ int ssh_call_kill(struct op *op, const struct ssh_setup *setup, const struct ssh
 /* The relay may begin. From here on the session's descriptors carry its bytes. */
 int ssh_call_go(struct op *op, struct ssh_call *call, struct err *err);
 void ssh_call_done(const struct op *op, struct ssh_call *call);
-
-#endif

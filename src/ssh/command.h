@@ -1,8 +1,7 @@
 /* The command line of ssh. Everything that decides which host is trusted is said here, so that
  * nothing of the operator's own set-up counts unless the operator said so (`-F none`); words from a
  * configuration stand after `-p`, `-l` and `--`, where they cannot be options. Pure; any thread. */
-#ifndef BERTH_SSH_COMMAND_H
-#define BERTH_SSH_COMMAND_H
+#pragma once
 
 #include "base/arena.h"
 #include "ssh/target.h"
@@ -19,5 +18,3 @@ const char *const *ssh_command(const struct ssh_target *t, const struct ssh_file
                                const char *remote, struct arena *arena);
 /* The variables that ssh gets. */
 const char *const *ssh_environment(const struct ssh_target *t, struct arena *arena);
-
-#endif

@@ -1,7 +1,6 @@
 /* Why ssh failed, and what helps: from its standard error, which the host has a hand in. Pure; any
  * thread. */
-#ifndef BERTH_SSH_EXPLAIN_H
-#define BERTH_SSH_EXPLAIN_H
+#pragma once
 
 #include "base/buf.h"
 #include "ssh/target.h"
@@ -27,5 +26,3 @@ enum ssh_trouble ssh_trouble_of(const char *errors);
  * with, or NULL. */
 void ssh_explain(enum ssh_trouble trouble, const char *errors, const struct ssh_target *t,
                  const char *known_hosts, struct buf *out);
-
-#endif

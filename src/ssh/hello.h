@@ -1,7 +1,6 @@
 /* What the script at the other end says about the host, line by line: `word rest`. The host may say
  * anything; a line that does not fit is refused. Pure; any thread. */
-#ifndef BERTH_SSH_HELLO_H
-#define BERTH_SSH_HELLO_H
+#pragma once
 
 #include "base/err.h"
 
@@ -34,5 +33,3 @@ struct ssh_hello {
 void ssh_hello_done(struct ssh_hello *h);
 /* Take one line in. ERR_PROVIDER when it makes no sense. */
 int ssh_hello_line(struct ssh_hello *h, const char *line, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Host keys as known_hosts has them: they identify a host. Pure; any thread. */
-#ifndef BERTH_SSH_HOSTKEY_H
-#define BERTH_SSH_HOSTKEY_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -12,5 +11,3 @@ bool hostkey_fingerprint(const char *line, size_t len, char out[FINGERPRINT_MAX]
 
 /* Line `number`, counted from 1; NULL when there is none. *ret_len is without its end. */
 const char *hostkey_line(const char *text, size_t number, size_t *ret_len);
-
-#endif

@@ -1,8 +1,7 @@
 /* A private directory for one login: the agent's socket and a copy of the known host keys. Mode
  * 0700, and its path is short and plain enough for socket addresses and for ssh's options, which
  * expand and split what they are given. Any thread. */
-#ifndef BERTH_SSH_RUNDIR_H
-#define BERTH_SSH_RUNDIR_H
+#pragma once
 
 #include "base/err.h"
 
@@ -16,5 +15,3 @@ int ssh_rundir_make(const char *base, struct ssh_rundir *ret, struct err *err);
 void ssh_rundir_remove(struct ssh_rundir *d);
 /* Remove what a daemon that was killed left beneath `base`. */
 void ssh_rundir_sweep(const char *base);
-
-#endif

@@ -1,8 +1,7 @@
 /* The POSIX shell texts that run on the host. The login shell, whatever it is, sees one fixed line
  * of plain words; the text itself comes through standard input, so nothing of it is quoted twice,
  * shows in a process list, or meets a shell that is no sh. Pure; any thread. */
-#ifndef BERTH_SSH_SCRIPT_H
-#define BERTH_SSH_SCRIPT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -42,5 +41,3 @@ void ssh_script_plain(const char *mark, const struct ssh_plain_command *c, struc
  * seconds. */
 void ssh_script_kill(const char *mark, const char *name, const char *id, unsigned grace_s,
                      struct buf *out);
-
-#endif

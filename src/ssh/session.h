@@ -4,8 +4,7 @@
  *
  * Lines of ours carry a mark that the host cannot know before; lines without it (banners, start-up
  * files that print) are skipped, up to SESSION_NOISE_MAX bytes. Operation threads. */
-#ifndef BERTH_SSH_SESSION_H
-#define BERTH_SSH_SESSION_H
+#pragma once
 
 #include "base/buf.h"
 #include "rt/proc.h"
@@ -58,5 +57,3 @@ int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, st
 typedef void (*ssh_output_fn)(void *ctx, bool is_stderr, const char *data, size_t len);
 int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, size_t len,
                        ssh_output_fn fn, void *ctx, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Where an ssh environment is and how one gets in: the configuration of an environment with its
  * secrets in it, checked for what must never reach a command line. Pure; any thread. */
-#ifndef BERTH_SSH_TARGET_H
-#define BERTH_SSH_TARGET_H
+#pragma once
 
 #include "base/err.h"
 
@@ -20,5 +19,3 @@ struct ssh_target {
 /* Whether ssh can be given these words without taking one for something else. ERR_UNPROCESSABLE
  * says which one it is. */
 int ssh_target_check(const struct ssh_target *t, struct err *err);
-
-#endif

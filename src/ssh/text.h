@@ -1,6 +1,5 @@
 /* Texts that go to a shell, and texts that come from a host. Pure; any thread. */
-#ifndef BERTH_SSH_TEXT_H
-#define BERTH_SSH_TEXT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -12,5 +11,3 @@ void ssh_text_quote(const char *word, struct buf *out);
 void ssh_text_line(const char *s, size_t len, size_t max, struct buf *out);
 /* The same, but lines stay lines. */
 void ssh_text_clean(const char *s, size_t len, size_t max, struct buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Processes that end with the daemon. ssh and ssh-agent do not notice when the process that started
  * them is killed, and an agent holds a key: so they are started by way of our own program under the
  * name TIED_TRAMPOLINE, which asks the kernel to be killed with its parent and becomes them. */
-#ifndef BERTH_SSH_TIED_H
-#define BERTH_SSH_TIED_H
+#pragma once
 
 #include "rt/proc.h"
 
@@ -19,5 +18,3 @@ void tied_end(const struct op *op, struct proc *proc);
 
 bool tied_is_trampoline(const char *argv0);
 int tied_main(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `activity_log`: the audit trail. `details` is JSON text that was redacted before. */
-#ifndef BERTH_STORE_ACTIVITY_H
-#define BERTH_STORE_ACTIVITY_H
+#pragma once
 
 #include "store/db.h"
 
@@ -31,5 +30,3 @@ int activity_last_of_run(struct db *db, const char *run_id, int64_t *ret, struct
 /* How often the run commented on the issue. */
 int activity_comments_of_run(struct db *db, const char *run_id, const char *issue_id, int64_t *ret,
                              struct err *err);
-
-#endif

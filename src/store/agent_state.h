@@ -1,7 +1,6 @@
 /* What is remembered of an agent besides its row: the state between its runs, its sessions, and how
  * it was configured before. Documents are JSON texts. */
-#ifndef BERTH_STORE_AGENT_STATE_H
-#define BERTH_STORE_AGENT_STATE_H
+#pragma once
 
 #include "store/db.h"
 
@@ -65,5 +64,3 @@ int agent_config_revisions_get(struct db *db, const char *agent_id, const char *
 /* Newest first. */
 int agent_config_revisions_list(struct db *db, const char *agent_id, struct arena *arena,
                                 agent_config_revision_fn fn, void *ctx, struct err *err);
-
-#endif

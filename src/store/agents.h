@@ -1,6 +1,5 @@
 /* Rows of `agents` and of their keys. Documents are JSON texts; tokens are digests. */
-#ifndef BERTH_STORE_AGENTS_H
-#define BERTH_STORE_AGENTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -62,5 +61,3 @@ int agent_keys_revoke_all(struct db *db, const char *agent_id, int64_t now_us, s
 /* The key that is not revoked; ERR_NOT_FOUND otherwise. */
 int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,
                         struct agent_key *ret, struct err *err);
-
-#endif

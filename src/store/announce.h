@@ -1,7 +1,6 @@
 /* What the transaction under way has announced (db_announce()), for the back ends: told after the
  * commit, forgotten when it does not come. The thread that writes. */
-#ifndef BERTH_STORE_ANNOUNCE_H
-#define BERTH_STORE_ANNOUNCE_H
+#pragma once
 
 #include "store/store.h"
 
@@ -11,5 +10,3 @@ struct announcement *announce_mark(const struct db *db);
 void announce_forget(struct db *db, struct announcement *mark);
 /* Tell the store's listener, and forget. */
 void announce_tell(struct db *db, const struct store *s);
-
-#endif

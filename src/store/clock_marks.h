@@ -1,7 +1,6 @@
 /* Rows of `clock_marks`: time that was counted, beside what the wall clock said. core/places/age.h
  * decides what they mean. */
-#ifndef BERTH_STORE_CLOCK_MARKS_H
-#define BERTH_STORE_CLOCK_MARKS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -22,5 +21,3 @@ int clock_marks_lowest_since(struct db *db, int64_t counted_us, int64_t *ret_wal
                              struct err *err);
 /* Forget what is older than the last mark before `counted_us`. */
 int clock_marks_forget(struct db *db, int64_t counted_us, struct err *err);
-
-#endif

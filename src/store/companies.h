@@ -1,6 +1,5 @@
 /* Rows of `companies`. Strings live in the arena given. See store/db.h for threads. */
-#ifndef BERTH_STORE_COMPANIES_H
-#define BERTH_STORE_COMPANIES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -38,5 +37,3 @@ int companies_delete_agents(struct db *db, const char *id, struct err *err);
 /* Those that are being deleted with their history. */
 int companies_erasing(struct db *db, struct arena *arena, company_fn fn, void *ctx,
                       struct err *err);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * A struct db is valid on the thread that has it, between store_read_begin() and store_read_end()
  * or inside the function that store_write() calls. */
-#ifndef BERTH_STORE_DB_H
-#define BERTH_STORE_DB_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -137,5 +136,3 @@ bool stmt_is_null(struct stmt *s, int column);
 const char *stmt_text(struct stmt *s, int column, struct arena *arena); /* a copy; NULL for NULL */
 int64_t stmt_number(struct stmt *s, int column);                        /* 0 for NULL */
 void stmt_end(struct stmt **s);                                         /* for CLEAN() */
-
-#endif

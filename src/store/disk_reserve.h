@@ -1,8 +1,7 @@
 /* Pages of the database that hold nothing. Given up, they are what the next rows are written to,
  * and the file does not grow; so a full disk takes some thousand more of the rows that say how
  * things ended. */
-#ifndef BERTH_STORE_DISK_RESERVE_H
-#define BERTH_STORE_DISK_RESERVE_H
+#pragma once
 
 #include "store/db.h"
 
@@ -10,5 +9,3 @@
 int disk_reserve_is_kept(struct db *db, void *arg, struct err *err);
 int disk_reserve_keep(struct db *db, struct err *err);
 int disk_reserve_give(struct db *db, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `environments`. config and metadata are JSON texts. */
-#ifndef BERTH_STORE_ENVIRONMENTS_H
-#define BERTH_STORE_ENVIRONMENTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -47,5 +46,3 @@ int environments_move_references(struct db *db, const struct environment *env, c
                                  int64_t now_us, struct err *err);
 /* The bindings of its secrets go with it. */
 int environments_clear_bindings(struct db *db, const struct environment *env, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `execution_workspaces`: where the work of a project is done, over many runs. */
-#ifndef BERTH_STORE_EXECUTION_WORKSPACES_H
-#define BERTH_STORE_EXECUTION_WORKSPACES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -61,5 +60,3 @@ int execution_workspaces_worktree_gone(struct db *db, const char *id, struct err
 /* Living leases in it, and issues that refer to it and are not done. */
 int execution_workspaces_count_users(struct db *db, const char *id, int64_t *ret_leases,
                                      int64_t *ret_issues, struct err *err);
-
-#endif

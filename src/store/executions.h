@@ -1,6 +1,5 @@
 /* Rows of `executions`. Open means `starting` or `running`. */
-#ifndef BERTH_STORE_EXECUTIONS_H
-#define BERTH_STORE_EXECUTIONS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -74,5 +73,3 @@ int outputs_to_remove(struct db *db, int64_t limit, struct arena *arena, output_
 int outputs_to_remove_done(struct db *db, const char *execution_id, struct err *err);
 int outputs_to_remove_failed(struct db *db, const char *execution_id, const char *note,
                              struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* The row of `database_home`: where the database is at home and which node is its own; and what
  * happens to the record when it gets a new node. daemon/home.h decides when. */
-#ifndef BERTH_STORE_HOME_H
-#define BERTH_STORE_HOME_H
+#pragma once
 
 #include "store/db.h"
 
@@ -30,5 +29,3 @@ int home_has_work(struct db *db, bool *ret, struct err *err);
  * are paused. `reason` is written to all of them. */
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,
                     struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* People and their rights: users, memberships, grants, board keys, CLI sign-in challenges.
  * Principals of memberships and grants are ("user", user id) or ("agent", agent id). Tokens are
  * SHA-256 digests in hexadecimal. */
-#ifndef BERTH_STORE_IDENTITY_H
-#define BERTH_STORE_IDENTITY_H
+#pragma once
 
 #include "store/db.h"
 
@@ -96,5 +95,3 @@ int challenges_cancel(struct db *db, const char *id, int64_t now_us, struct err 
  */
 int challenges_prune(struct db *db, int64_t before_us, struct err *err);
 int challenges_count_open(struct db *db, int64_t now_us, int64_t *ret, struct err *err);
-
-#endif

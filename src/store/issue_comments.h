@@ -1,6 +1,5 @@
 /* Rows of `issue_comments`. presentation and metadata are JSON texts or NULL. */
-#ifndef BERTH_STORE_ISSUE_COMMENTS_H
-#define BERTH_STORE_ISSUE_COMMENTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -26,5 +25,3 @@ int issue_comments_list(struct db *db, const char *issue_id, const struct issue_
 /* How many there are, and the newest; ret->id is NULL without any. */
 int issue_comments_count(struct db *db, const char *issue_id, struct arena *arena, int64_t *ret_n,
                          struct issue_comment *ret, struct err *err);
-
-#endif

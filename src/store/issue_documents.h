@@ -1,6 +1,5 @@
 /* Rows of `issue_documents` and of their revisions. */
-#ifndef BERTH_STORE_ISSUE_DOCUMENTS_H
-#define BERTH_STORE_ISSUE_DOCUMENTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -44,5 +43,3 @@ int issue_document_revisions_insert(struct db *db, const struct issue_document_r
 /* Newest first. */
 int issue_document_revisions_list(struct db *db, const char *document_id, struct arena *arena,
                                   issue_document_revision_fn fn, void *ctx, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of `issues`, and which issue waits for which. Documents are JSON texts; times 0 for
  * never. */
-#ifndef BERTH_STORE_ISSUES_H
-#define BERTH_STORE_ISSUES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -78,5 +77,3 @@ int issue_blockers_reach(struct db *db, const char *from, const char *to, bool *
  * not known. */
 int issue_run_lives(struct db *db, const char *run_id, struct arena *arena, bool *ret,
                     const char **ret_agent_id, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of `environment_leases`. A lease is living while it is `active` or `retained`; the moves out
  * of that are compare-and-set, so that only one caller ever ends a lease. */
-#ifndef BERTH_STORE_LEASES_H
-#define BERTH_STORE_LEASES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -74,5 +73,3 @@ int leases_count_by_status(struct db *db, struct arena *arena,
 
 /* Whether it has a run, and no older lease of that run is in its environment. */
 int leases_is_first_of_run(struct db *db, const struct lease *lease, bool *ret, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Numbered migrations, embedded in the binary. Each runs in one transaction together with the row
  * that records it. A database that knows a number we do not know was written by a newer Berth and
  * is left alone (ERR_VERSION). */
-#ifndef BERTH_STORE_MIGRATE_H
-#define BERTH_STORE_MIGRATE_H
+#pragma once
 
 #include "store/db.h"
 
@@ -14,5 +13,3 @@ int migrate(struct db *db, struct err *err);
  * 10: agents without an environment that ran on this machine keep running there: the local
  * environment of their company is written into them, each with an audit entry. */
 int migrate_0010(struct db *db, struct err *err);
-
-#endif

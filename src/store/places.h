@@ -1,8 +1,7 @@
 /* Rows of `places`. States, and which code may change them, are up to core
  * (core/places/place_state.h); here a move is one compare-and-set that names both ends and the
  * epoch. */
-#ifndef BERTH_STORE_PLACES_H
-#define BERTH_STORE_PLACES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -50,5 +49,3 @@ int places_count_by_state(struct db *db, struct arena *arena,
 /* An acquire under way with that key; ERR_NOT_FOUND when there is none. */
 int places_by_request(struct db *db, const char *environment_id, const char *key,
                       struct arena *arena, struct place *ret, struct err *err);
-
-#endif

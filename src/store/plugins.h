@@ -1,6 +1,5 @@
 /* Rows of `plugins`, `plugin_installs` and `plugin_config`. JSON members are texts. */
-#ifndef BERTH_STORE_PLUGINS_H
-#define BERTH_STORE_PLUGINS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -61,5 +60,3 @@ extern const struct row_type plugin_config_table;
 int plugin_config_get(struct db *db, const char *plugin_id, struct arena *arena,
                       struct plugin_config *ret, struct err *err);
 int plugin_config_put(struct db *db, const struct plugin_config *row, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of `project_workspaces`: where the work of a project is. At most one of a project is the
  * primary one. */
-#ifndef BERTH_STORE_PROJECT_WORKSPACES_H
-#define BERTH_STORE_PROJECT_WORKSPACES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -29,5 +28,3 @@ int project_workspaces_make_primary(struct db *db, const struct project_workspac
                                     struct err *err);
 /* Execution workspaces that were made from it stay as they are. */
 int project_workspaces_delete(struct db *db, const char *id, struct err *err);
-
-#endif

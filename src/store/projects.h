@@ -1,6 +1,5 @@
 /* Rows of `projects`. env and execution_workspace_policy are JSON objects or NULL. */
-#ifndef BERTH_STORE_PROJECTS_H
-#define BERTH_STORE_PROJECTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -27,5 +26,3 @@ int projects_update(struct db *db, const struct project *project, struct err *er
 int projects_delete(struct db *db, const char *id, struct err *err);
 /* Execution workspaces of it that are leased, or have a worktree. */
 int projects_count_used(struct db *db, const char *id, int64_t *ret, struct err *err);
-
-#endif

@@ -24,8 +24,7 @@
  * Only the first star of a text counts. Parameters ?1, ?2 … are the arguments of the call; the
  * values of the row follow them. row_sql() is where all this becomes SQL, once for each connection
  * and statement. */
-#ifndef BERTH_STORE_ROW_H
-#define BERTH_STORE_ROW_H
+#pragma once
 
 #include "store/db.h"
 
@@ -136,5 +135,3 @@ int row_exec(struct db *db, const struct row_type *type, const char *sql, const 
 /* The statement that a text stands for when it is run with n_args arguments, those of the row
  * included. To be freed. */
 char *row_sql(const struct row_type *type, const char *text, size_t n_args);
-
-#endif

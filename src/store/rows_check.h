@@ -1,6 +1,5 @@
 /* Rules between rows, beyond those that the database itself keeps: for `berth db check`. */
-#ifndef BERTH_STORE_ROWS_CHECK_H
-#define BERTH_STORE_ROWS_CHECK_H
+#pragma once
 
 #include "store/db.h"
 
@@ -17,5 +16,3 @@ int rows_has(struct db *db, enum rows_kind kind, const char *id, bool *ret, stru
 /* Those whose directory has to be there. */
 int rows_with_files(struct db *db, enum rows_kind kind, struct arena *arena,
                     int (*fn)(void *ctx, const char *id), void *ctx, struct err *err);
-
-#endif

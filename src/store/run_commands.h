@@ -1,6 +1,5 @@
 /* Rows of `heartbeat_run_commands`: how the commands of a run were made, until the run is done. */
-#ifndef BERTH_STORE_RUN_COMMANDS_H
-#define BERTH_STORE_RUN_COMMANDS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -24,5 +23,3 @@ int run_commands_ask_end(struct db *db, const char *run_id, const char *executio
                          int64_t now_us, struct err *err);
 /* All of a run. */
 int run_commands_delete(struct db *db, const char *run_id, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `heartbeat_run_decisions`: what was decided about runs that are silent. */
-#ifndef BERTH_STORE_RUN_DECISIONS_H
-#define BERTH_STORE_RUN_DECISIONS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -18,5 +17,3 @@ int run_decisions_insert(struct db *db, const struct run_decision *row, struct e
 /* The newest of a run: 1, or 0 when there is none. */
 int run_decisions_last(struct db *db, const char *run_id, struct arena *arena,
                        struct run_decision *ret, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `heartbeat_run_events`: what happened in a run, numbered from 1 without gaps. */
-#ifndef BERTH_STORE_RUN_EVENTS_H
-#define BERTH_STORE_RUN_EVENTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -21,5 +20,3 @@ int run_events_insert(struct db *db, struct run_event *row, struct err *err);
 /* Ascending, after that number; limit 0: all. */
 int run_events_list(struct db *db, const char *run_id, int64_t after_seq, int64_t limit,
                     struct arena *arena, run_event_fn fn, void *ctx, struct err *err);
-
-#endif

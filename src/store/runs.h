@@ -1,8 +1,7 @@
 /* Rows of `heartbeat_runs` (migrations/0008_runs.sql says what the steps are). Every write names
  * what it expects to find: status, step or owner; 1 when it was so, 0 when another writer was
  * first. */
-#ifndef BERTH_STORE_RUNS_H
-#define BERTH_STORE_RUNS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -148,5 +147,3 @@ int runs_note_wakeup(struct db *db, const char *wakeup_id, const char *status, c
                      int64_t now_us, struct err *err);
 
 bool run_is_terminal(const struct run *run);
-
-#endif

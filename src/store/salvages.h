@@ -1,6 +1,5 @@
 /* Rows of `salvages`: changes of workspaces that were saved before their place was given up. */
-#ifndef BERTH_STORE_SALVAGES_H
-#define BERTH_STORE_SALVAGES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -44,5 +43,3 @@ int salvages_note_seen(struct db *db, const char *id, int64_t now_us, int64_t ex
  * being dropped, or whose workspace has ended while they were saved. */
 int salvages_over(struct db *db, int64_t before_us, bool unseen, struct arena *arena, salvage_fn fn,
                   void *ctx, struct err *err);
-
-#endif

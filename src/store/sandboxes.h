@@ -1,6 +1,5 @@
 /* Rows of `sandboxes`: what a place of the built-in sandbox holds of this machine. */
-#ifndef BERTH_STORE_SANDBOXES_H
-#define BERTH_STORE_SANDBOXES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -25,5 +24,3 @@ int sandboxes_delete(struct db *db, const char *place_id, struct err *err);
 int sandboxes_overlap(struct db *db, const char *node_id, int64_t first, int64_t n, bool *ret,
                       struct err *err);
 int sandboxes_set_paused(struct db *db, const char *place_id, bool is_paused, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of `company_secret_bindings`, which say who may use a secret and where, and of
  * `secret_access_events`, which say who did. Events outlive the secret. */
-#ifndef BERTH_STORE_SECRET_BINDINGS_H
-#define BERTH_STORE_SECRET_BINDINGS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -58,5 +57,3 @@ int secret_events_list(struct db *db, const char *secret_id, struct arena *arena
 /* The company of a secret that is gone, by its events. 1, or 0. */
 int secret_events_company(struct db *db, const char *secret_id, struct arena *arena,
                           const char **ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of `company_secrets` and `company_secret_versions`. Material is what a vault provider made
  * of a value (secret/vault.h): never the value. */
-#ifndef BERTH_STORE_SECRETS_H
-#define BERTH_STORE_SECRETS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -108,5 +107,3 @@ int secret_versions_of_provider(struct db *db, const char *provider, const char 
 /* Replace the material if it is still `seen`; returns 0 when it is not. */
 int secret_versions_reseal(struct db *db, const char *id, const char *seen, const char *material,
                            const char *mark, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* `instance_settings`: one row with two JSON documents, of which reading gives "{}" while there is
  * none, and one that says which numbers of live events are given away.
  */
-#ifndef BERTH_STORE_SETTINGS_H
-#define BERTH_STORE_SETTINGS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -18,5 +17,3 @@ int settings_put(struct db *db, const struct instance_settings *row, int64_t now
 /* The first number that is not reserved; 0 at first. */
 int settings_get_event_numbers(struct db *db, int64_t *ret_end, struct err *err);
 int settings_put_event_numbers(struct db *db, int64_t end, int64_t now_us, struct err *err);
-
-#endif

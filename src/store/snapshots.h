@@ -1,6 +1,5 @@
 /* Rows of `snapshots`: writable layers of sandboxes, kept under a name. */
-#ifndef BERTH_STORE_SNAPSHOTS_H
-#define BERTH_STORE_SNAPSHOTS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -39,5 +38,3 @@ int snapshots_list(struct db *db, const char *company_id, int64_t before_us, con
 int snapshots_open(struct db *db, struct arena *arena, struct snapshot **ret, struct err *err);
 /* How many living places and other snapshots stand on it. */
 int snapshots_count_users(struct db *db, const char *id, int64_t *ret, struct err *err);
-
-#endif

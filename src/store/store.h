@@ -20,8 +20,7 @@
  * more.
  *
  * Any thread. */
-#ifndef BERTH_STORE_STORE_H
-#define BERTH_STORE_STORE_H
+#pragma once
 
 #include "rt/op.h"
 #include "store/db.h"
@@ -78,5 +77,3 @@ bool store_is_damaged(struct store *s);
 /* Read the whole database and look for damage, beside everything else that goes on: ERR_CORRUPT
  * with what was found first. Takes long. Damage is known from then on until a check finds none. */
 int store_scrub(const struct op *op, struct store *s, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of `company_secret_provider_configs`: the vaults of a company. */
-#ifndef BERTH_STORE_VAULT_CONFIGS_H
-#define BERTH_STORE_VAULT_CONFIGS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -35,5 +34,3 @@ int vault_configs_update(struct db *db, const struct vault_row *row, int64_t see
 /* No vault of this provider but `except` is the default. */
 int vault_configs_clear_default(struct db *db, const char *company_id, const char *provider,
                                 const char *except, int64_t now_us, struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * `payload` is what the caller sent; that of a deferred one also has `_wake`, what its run needs to
  * know besides. */
-#ifndef BERTH_STORE_WAKEUPS_H
-#define BERTH_STORE_WAKEUPS_H
+#pragma once
 
 #include "store/db.h"
 
@@ -89,5 +88,3 @@ int agent_schedules_advance(struct db *db, const char *agent_id, int64_t due_us,
 /* Begin anew from that time, whatever was remembered. */
 int agent_schedules_reset(struct db *db, const char *agent_id, int64_t due_us, struct err *err);
 int agent_schedules_forget(struct db *db, const char *agent_id, struct err *err);
-
-#endif

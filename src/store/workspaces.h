@@ -1,8 +1,7 @@
 /* Rows of `workspaces`: directories of the operator in places. States, and which code changes them,
  * are up to core (core/workspaces/workspace.h); here a move is one compare-and-set on state and
  * epoch. */
-#ifndef BERTH_STORE_WORKSPACES_H
-#define BERTH_STORE_WORKSPACES_H
+#pragma once
 
 #include "store/db.h"
 
@@ -51,5 +50,3 @@ int workspaces_living(struct db *db, const char *place_id, struct arena *arena, 
 /* Of all leases in an execution workspace, newest first. */
 int workspaces_of_execution_workspace(struct db *db, const char *id, struct arena *arena,
                                       workspace_row_fn fn, void *ctx, struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  * apply_finish() takes it away again.
  *
  * Part of berth-box, and of berth for tests. Blocking; one thread. */
-#ifndef BERTH_WORKSPACE_APPLY_H
-#define BERTH_WORKSPACE_APPLY_H
+#pragma once
 
 #include "codec/tree.h"
 
@@ -45,5 +44,3 @@ int apply_clear(struct apply *a, struct err *err);
 /* A regular file to read, or -1. */
 int apply_open(struct apply *a, const char *path);
 int apply_open_to_write(struct apply *a, const char *path);
-
-#endif

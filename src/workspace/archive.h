@@ -5,8 +5,7 @@
  * by part, no link followed (workspace/apply.h). Devices, sockets and what is in
  * `.paperclip-runtime` are passed over; a hard link becomes a file of its own. Blocking; operation
  * threads. */
-#ifndef BERTH_WORKSPACE_ARCHIVE_H
-#define BERTH_WORKSPACE_ARCHIVE_H
+#pragma once
 
 #include "workspace/budget.h"
 #include "workspace/bundle.h"
@@ -24,5 +23,3 @@ int archive_unpack(struct op *op, int in_fd, int dir_fd, struct budget *budget, 
 /* What differs between the manifests, with content from the directory that `next` was made of. */
 int archive_changes(struct op *op, int manifest_dir, const char *baseline, const char *next,
                     int dir_fd, struct bundle_writer *into, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * costs nothing.
  *
  * One thread. */
-#ifndef BERTH_WORKSPACE_BUDGET_H
-#define BERTH_WORKSPACE_BUDGET_H
+#pragma once
 
 #include "workspace/change.h"
 
@@ -25,5 +24,3 @@ struct budget_set {
         struct budget *budget;
 };
 struct change_set *budget_watch(struct budget_set *s, struct budget *b, struct change_set *from);
-
-#endif

@@ -5,8 +5,7 @@
  *   DIR/files/<hash>  content, by BLAKE2b-256; one file for equal content
  *
  * Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_BUNDLE_H
-#define BERTH_WORKSPACE_BUNDLE_H
+#pragma once
 
 #include "rt/op.h"
 #include "workspace/budget.h"
@@ -41,5 +40,3 @@ struct bundle_size {
 int bundle_open(const char *dir, struct change_set **ret, struct bundle_size *ret_size,
                 struct err *err);
 int bundle_remove(struct op *op, const char *dir, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the writer and the reader of a bundle (bundle.h) both know of its directory. */
-#ifndef BERTH_WORKSPACE_BUNDLE_DIR_H
-#define BERTH_WORKSPACE_BUNDLE_DIR_H
+#pragma once
 
 #include <stdio.h>
 
@@ -23,5 +22,3 @@ static inline struct bundle_name bundle_name(const uint8_t hash[TREE_HASH])
                 snprintf(n.s + 2 * i, 3, "%02x", hash[i]);
         return n;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * of everything that was in it, and so does its replacement by something else: a path without a
  * deletion was not deleted. Implemented by bundles (bundle.h: a directory of ours) and by overlays
  * (overlay.h: the upper layer of a sandbox). Blocking; one thread. */
-#ifndef BERTH_WORKSPACE_CHANGE_H
-#define BERTH_WORKSPACE_CHANGE_H
+#pragma once
 
 #include "codec/tree.h"
 
@@ -29,5 +28,3 @@ struct change_set {
         int (*open)(struct change_set *s, const struct change *c, int *ret_fd, struct err *err);
         void (*close)(struct change_set *s);
 };
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Decoding in pieces of any size, as codec/tree.h does it. The content of a record is borrowed
  * until the next record. One thread. */
-#ifndef BERTH_WORKSPACE_CHANGE_FILE_H
-#define BERTH_WORKSPACE_CHANGE_FILE_H
+#pragma once
 
 #include "workspace/change.h"
 
@@ -26,5 +25,3 @@ void change_decode_done(struct change_decoder *d);
 void change_decode_feed(struct change_decoder *d, const void *bytes, size_t len);
 /* 1 change, 0 more bytes are needed (or the end: `done`), ERR_CORRUPT. */
 int change_decode_next(struct change_decoder *d, struct change *ret, struct err *err);
-
-#endif

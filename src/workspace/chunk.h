@@ -6,8 +6,7 @@
  * file.
  *
  * Part of berth and of berth-box. Blocking; any thread. */
-#ifndef BERTH_WORKSPACE_CHUNK_H
-#define BERTH_WORKSPACE_CHUNK_H
+#pragma once
 
 #include <sodium.h>
 
@@ -47,5 +46,3 @@ struct chunk_map *chunk_map_new(const struct chunk_list *of);
 const struct chunk *chunk_map_find(const struct chunk_map *m, const uint8_t id[TREE_HASH],
                                    uint64_t len);
 void chunk_map_free(struct chunk_map *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* A copy of a tree, with shared blocks where the file system can. Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_COPY_H
-#define BERTH_WORKSPACE_COPY_H
+#pragma once
 
 #include "rt/op.h"
 #include "workspace/scan.h"
@@ -23,5 +22,3 @@ struct copy_result {
  * other failure to read is an error. */
 int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
               struct copy_result *ret, struct err *err);
-
-#endif

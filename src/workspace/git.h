@@ -31,8 +31,7 @@
  * the host repository's own, of which hooks, monitors and protocols are turned off.
  *
  * Doing it again after a crash comes to the same end. Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_GIT_H
-#define BERTH_WORKSPACE_GIT_H
+#pragma once
 
 #include "rt/op.h"
 #include "workspace/change.h"
@@ -84,5 +83,3 @@ struct git_options {
 int git_import_apply(struct git_import *g, const struct git_options *options,
                      struct git_report *ret, struct err *err);
 void git_import_free(struct git_import *g);
-
-#endif

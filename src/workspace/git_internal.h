@@ -1,6 +1,5 @@
 /* What the files of git.h share. */
-#ifndef BERTH_WORKSPACE_GIT_INTERNAL_H
-#define BERTH_WORKSPACE_GIT_INTERNAL_H
+#pragma once
 
 #include "base/buf.h"
 #include "codec/git_refs.h"
@@ -134,5 +133,3 @@ int git_integrate(struct git_import *g, const char *theirs, const char *from,
                   struct git_report *ret, struct err *err);
 /* What a crash left between the move of the branch and the index. */
 int git_finish_move(struct git_import *g, struct git_report *ret, struct err *err);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Making one again after a crash begins from the start, beside its directory; the directory appears
  * whole or not at all. Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_GIT_WORKTREE_H
-#define BERTH_WORKSPACE_GIT_WORKTREE_H
+#pragma once
 
 #include "workspace/git.h"
 
@@ -45,5 +44,3 @@ int git_worktree_look(struct op *op, const struct git_worktree *w, struct git_wo
 /* The report says under which name the commits are there (`kept`), or why not (`note`). */
 int git_worktree_publish(struct op *op, const struct git_worktree *w, struct git_report *ret,
                          struct err *err);
-
-#endif

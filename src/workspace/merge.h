@@ -16,8 +16,7 @@
  * Every path is opened beneath the workspace, part by part, no symlink followed: what a hostile
  * change set can do is bounded by the workspace. Set-id bits, devices and hard links do not exist
  * here. Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_MERGE_H
-#define BERTH_WORKSPACE_MERGE_H
+#pragma once
 
 #include "rt/op.h"
 #include "workspace/budget.h"
@@ -56,5 +55,3 @@ struct merge_options {
 
 int merge_apply(struct op *op, int workspace_fd, struct change_set *changes,
                 const struct merge_options *options, struct merge_report *ret, struct err *err);
-
-#endif

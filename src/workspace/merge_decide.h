@@ -1,7 +1,6 @@
 /* Decides about one change, given the host's entry at its path: the rules of merge.h, without any
  * effect. Any thread. */
-#ifndef BERTH_WORKSPACE_MERGE_DECIDE_H
-#define BERTH_WORKSPACE_MERGE_DECIDE_H
+#pragma once
 
 #include "workspace/change.h"
 
@@ -32,5 +31,3 @@ struct merge_verdict {
  * deletions in it are done. */
 struct merge_verdict merge_decide(const struct change *c, const struct merge_local *local,
                                   uint32_t umask);
-
-#endif

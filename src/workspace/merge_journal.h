@@ -7,8 +7,7 @@
  * each a letter and texts that end with NUL. The file is empty when no merge is under way. Only the
  * first record is synced: a process that dies loses none, and after a power cut the merge that is
  * done again looks for temporary files wherever it works. One thread. */
-#ifndef BERTH_WORKSPACE_MERGE_JOURNAL_H
-#define BERTH_WORKSPACE_MERGE_JOURNAL_H
+#pragma once
 
 #include "base/buf.h"
 #include "rt/op.h"
@@ -56,5 +55,3 @@ bool merge_journal_owns(const struct merge_journal *j, const char *name);
 const char *merge_journal_next_dir(const struct merge_journal *j, const char *last);
 const char *merge_journal_next_kept(const struct merge_journal *j, const char *last,
                                     const char **ret_kept);
-
-#endif

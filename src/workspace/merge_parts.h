@@ -6,8 +6,7 @@
  * are written under a temporary name; when a batch is full, it is synced, and then its steps are
  * taken in order, each after another look at its path. What concerns a directory of ours that they
  * deleted or replaced waits until the changes beneath it went by. */
-#ifndef BERTH_WORKSPACE_MERGE_PARTS_H
-#define BERTH_WORKSPACE_MERGE_PARTS_H
+#pragma once
 
 #include <sodium.h>
 #include <sys/stat.h>
@@ -117,5 +116,3 @@ int merge_flush(struct merge *m, struct err *err);
 /* A directory of theirs, at once. */
 int merge_make_dir(struct merge *m, const struct change *c, struct err *err);
 int merge_sync_touched(struct merge *m, struct err *err);
-
-#endif

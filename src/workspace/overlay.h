@@ -4,8 +4,7 @@
  * that copies content compares it with the hash that the change has.
  *
  * Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_OVERLAY_H
-#define BERTH_WORKSPACE_OVERLAY_H
+#pragma once
 
 #include "workspace/budget.h"
 #include "workspace/change.h"
@@ -37,5 +36,3 @@ int overlay_open(const struct overlay_layers *layers, struct change_set **ret, s
 /* Make whiteouts in an empty upper layer for what of the lower one is excluded, so that it is not
  * seen inside. Only for root. */
 int overlay_hide(int upper_fd, int lower_fd, const struct excludes *excludes, struct err *err);
-
-#endif

@@ -5,8 +5,7 @@
  * the rights of the directory's owner; the kernel decides, and a file that the owner cannot read is
  * unreadable, as it is for a daemon that the owner runs. Rights for files belong to a thread, so
  * other threads keep theirs. */
-#ifndef BERTH_WORKSPACE_OWNER_H
-#define BERTH_WORKSPACE_OWNER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -32,5 +31,3 @@ void owner_leave(const struct owner *o);
 
 /* openat() between the two. */
 int owner_openat(const struct owner *o, int dir, const char *name, int flags);
-
-#endif

@@ -1,7 +1,6 @@
 /* `.paperclip-runtime`: what we keep beside the work. The agent may write to it, so from there on a
  * path is opened without following a link. Any thread. */
-#ifndef BERTH_WORKSPACE_RUNTIME_DIR_H
-#define BERTH_WORKSPACE_RUNTIME_DIR_H
+#pragma once
 
 #include "base/err.h"
 
@@ -17,5 +16,3 @@ bool runtime_dir_is_within(const char *at);
 /* Open a directory, anywhere; `make`: with its parents, and that `.gitignore`. ERR_FORBIDDEN: a
  * link is in the way, which the error names. ERR_NOT_FOUND: it is not there. */
 int runtime_dir_open(const char *path, bool make, int *ret_fd, struct err *err);
-
-#endif

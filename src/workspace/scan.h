@@ -13,8 +13,7 @@
  *
  * Part of berth and of berth-box: base, codec, libsodium and libc only. Blocking; any thread, one
  * at a time for each scan. */
-#ifndef BERTH_WORKSPACE_SCAN_H
-#define BERTH_WORKSPACE_SCAN_H
+#pragma once
 
 #include "codec/tree.h"
 
@@ -110,5 +109,3 @@ typedef int (*tree_diff_fn)(void *ctx, const struct tree_entry *was, const struc
                             struct err *err);
 int tree_diff(struct tree_source *was, struct tree_source *now, tree_diff_fn fn, void *ctx,
               struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* A directory that is being walked: its descriptor, which the threads that still read files in it
  * share, and its names in order. As scan.h. */
-#ifndef BERTH_WORKSPACE_SCAN_DIR_H
-#define BERTH_WORKSPACE_SCAN_DIR_H
+#pragma once
 
 #include "workspace/scan_internal.h"
 
@@ -22,5 +21,3 @@ const char *dir_next(struct dir *d);
 
 /* A directory that is open already. */
 struct dir *dir_new(int take_fd);
-
-#endif

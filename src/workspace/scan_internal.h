@@ -1,7 +1,6 @@
 /* What the files of the scan share: looking at one name, reading one file (scan_file.c), and the
  * cache of hashes (cache.c). As scan.h. */
-#ifndef BERTH_WORKSPACE_SCAN_INTERNAL_H
-#define BERTH_WORKSPACE_SCAN_INTERNAL_H
+#pragma once
 
 #include "workspace/scan.h"
 
@@ -75,5 +74,3 @@ void cache_add(struct cache_writer *c, const char *path, const struct file_id *i
                const uint8_t hash[TREE_HASH]);
 /* Frees it; the new cache takes the place of the old one when `keep`. */
 void cache_finish(struct cache_writer *c, bool keep);
-
-#endif

@@ -1,11 +1,8 @@
 /* The file worker, the other end of sync.h: part of berth-box, made of base, codec, libsodium, zstd
  * and libc only. */
-#ifndef BERTH_WORKSPACE_SERVE_H
-#define BERTH_WORKSPACE_SERVE_H
+#pragma once
 
 #include "base/err.h"
 
 /* Serve one stream until it ends. The descriptor is blocking and goes both ways. */
 int sync_serve(int fd, struct err *err);
-
-#endif

@@ -7,8 +7,7 @@
  * beneath the root.
  *
  * The worker's side is serve.h. Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_SYNC_H
-#define BERTH_WORKSPACE_SYNC_H
+#pragma once
 
 #include "workspace/budget.h"
 #include "workspace/bundle.h"
@@ -52,5 +51,3 @@ int sync_pull(struct op *op, int fd, int baseline_dir, const char *baseline_name
 /* Remove the remote directory and all that is in it; that it is not there is fine. Of the options
  * the remote directory counts. */
 int sync_clear(struct op *op, int fd, const struct sync_options *options, struct err *err);
-
-#endif

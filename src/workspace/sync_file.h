@@ -7,8 +7,7 @@
  * next try finds what arrived.
  *
  * Part of berth and of berth-box. Blocking; one thread. */
-#ifndef BERTH_WORKSPACE_SYNC_FILE_H
-#define BERTH_WORKSPACE_SYNC_FILE_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -89,5 +88,3 @@ void sync_parts_remove(int parts_fd);
 /* Copy the content of a file: reflink, copy_file_range, or plain. */
 int sync_copy(int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t len,
               struct err *err);
-
-#endif

@@ -7,8 +7,7 @@
  * What is kept is bounded: one message in, a little more than SYNC_OUT_HIGH out.
  *
  * Part of berth and of berth-box. Blocking; one thread. */
-#ifndef BERTH_WORKSPACE_SYNC_IO_H
-#define BERTH_WORKSPACE_SYNC_IO_H
+#pragma once
 
 #include <zstd.h>
 
@@ -61,5 +60,3 @@ static inline struct frame_bytes sync_text(const char *s)
 {
         return (struct frame_bytes){ s, strlen(s) };
 }
-
-#endif

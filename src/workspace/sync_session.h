@@ -2,8 +2,7 @@
  * side's manifest, and corrections of a manifest by what was really moved.
  *
  * Blocking; operation threads. */
-#ifndef BERTH_WORKSPACE_SYNC_SESSION_H
-#define BERTH_WORKSPACE_SYNC_SESSION_H
+#pragma once
 
 #include "codec/peer_state.h"
 #include "workspace/sync.h"
@@ -76,5 +75,3 @@ void sync_fixes_done(struct sync_fixes *f);
 void sync_fixes_add(struct sync_fixes *f, const char *path, const struct tree_entry *now);
 /* Write the manifest again, if there is anything to correct. */
 int sync_fixes_write(struct sync_fixes *f, int dir_fd, const char *name, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* The difference of two texts by lines, as a unified diff. The shortest one where it is not too far
  * (Myers); a stretch that has little in common is replaced as a whole. Time and memory are bounded
  * by the limits below whatever the texts are. Any thread. */
-#ifndef BERTH_WORKSPACE_TEXTDIFF_H
-#define BERTH_WORKSPACE_TEXTDIFF_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -21,5 +20,3 @@ bool textdiff_is_text(const struct textdiff_side *s);
 /* Appends the hunks; nothing when the two are equal. Both must be text. 1: there is a difference.
  */
 int textdiff(const struct textdiff_side *was, const struct textdiff_side *now, struct buf *out);
-
-#endif

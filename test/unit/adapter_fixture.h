@@ -1,6 +1,5 @@
 /* An agent with a configuration, and what its adapter makes of it. */
-#ifndef BERTH_TEST_UNIT_ADAPTER_FIXTURE_H
-#define BERTH_TEST_UNIT_ADAPTER_FIXTURE_H
+#pragma once
 
 #include "test.h"
 
@@ -81,5 +80,3 @@ static inline void fixture_done(struct adapter_fixture *f)
         json_decref(f->session);
         json_decref(f->identity);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests of the lease engine stand on: a store in which writes can fail and the daemon can
  * die, and a driver with a world of its own that does as it is told. */
-#ifndef BERTH_TEST_UNIT_ENGINE_FIXTURE_H
-#define BERTH_TEST_UNIT_ENGINE_FIXTURE_H
+#pragma once
 
 #include "test.h"
 
@@ -88,5 +87,3 @@ struct thing *engine_find(struct engine *e, const char *tag);
  *   an idle place exists, is not in use, and has no living lease
  *   a place has the leases of one run only, and more than one only when it is reusable */
 const char *engine_broken_invariant(struct engine *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Trees in memory, for tests of bundles and merges: written to a directory, read back, compared,
  * and as a change set between two of them. */
-#ifndef BERTH_TEST_UNIT_MERGE_FIXTURE_H
-#define BERTH_TEST_UNIT_MERGE_FIXTURE_H
+#pragma once
 
 #include "test.h"
 
@@ -83,5 +82,3 @@ void world_read(struct merge_world *w, struct tree *ret);
 void world_write(struct merge_world *w, const char *path, const char *text);
 char *world_text(struct merge_world *w, const char *path); /* NULL: it is not there */
 void mock_remove_dir(const char *path);
-
-#endif

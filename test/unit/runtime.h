@@ -1,6 +1,5 @@
 /* A runtime on a store of its own, for tests of core that no request can reach. */
-#ifndef BERTH_TEST_UNIT_RUNTIME_H
-#define BERTH_TEST_UNIT_RUNTIME_H
+#pragma once
 
 #include "store_read.h"
 #include "test.h"
@@ -97,5 +96,3 @@ static inline int64_t test_number(struct test_runtime *t, const char *sql)
         assert_true(store_read(&t->op, t->rt.store, test_count_rows, &c, NULL) >= 0);
         return c.n;
 }
-
-#endif

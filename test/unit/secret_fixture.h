@@ -1,7 +1,6 @@
 /* A runtime with a vault of the test's own: it counts calls, keeps what it was told last, and fails
  * when it is told to. It stands where AWS would stand. */
-#ifndef BERTH_TEST_UNIT_SECRET_FIXTURE_H
-#define BERTH_TEST_UNIT_SECRET_FIXTURE_H
+#pragma once
 
 #include "runtime.h"
 
@@ -83,5 +82,3 @@ const char *sql_text(struct secret_world *w, const char *sql);
                         fail_msg("%s", e_.msg);                                                    \
                 err_done(&e_);                                                                     \
         } while (0)
-
-#endif

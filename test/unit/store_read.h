@@ -1,6 +1,5 @@
 /* A read transaction for one function, as tests want it. */
-#ifndef BERTH_TEST_STORE_READ_H
-#define BERTH_TEST_STORE_READ_H
+#pragma once
 
 #include "store/store.h"
 
@@ -12,5 +11,3 @@ static inline int store_read(const struct op *op, struct store *s, store_fn fn, 
 
         return r < 0 ? r : fn(db, arg, err);
 }
-
-#endif

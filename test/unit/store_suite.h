@@ -1,7 +1,6 @@
 /* The tests of the store, the same for every back end: each test opens a store of its own by URL.
  * A program per back end (test_store.c) says where, and adds what only that back end has. */
-#ifndef BERTH_TEST_UNIT_STORE_SUITE_H
-#define BERTH_TEST_UNIT_STORE_SUITE_H
+#pragma once
 
 #include "test.h"
 
@@ -111,5 +110,3 @@ int store_suite_run_engine(void);
 int store_suite_run_rows(void);
 int store_suite_run_work(void);
 int store_suite_run_workspaces(void);
-
-#endif

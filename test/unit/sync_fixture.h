@@ -1,7 +1,6 @@
 /* Two directories, a file worker in a process of its own, and a line between that can be cut: for
  * tests of workspace/sync.h. */
-#ifndef BERTH_TEST_UNIT_SYNC_FIXTURE_H
-#define BERTH_TEST_UNIT_SYNC_FIXTURE_H
+#pragma once
 
 #include "test.h"
 
@@ -44,5 +43,3 @@ int push(struct world *w, struct err *err);
 void assert_pushed(struct world *w);
 /* Both trees are equal, but for what is excluded. */
 void assert_same_trees(struct world *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* What every unit test includes first: cmocka and the headers that it forgets to include itself. */
-#ifndef BERTH_TEST_UNIT_TEST_H
-#define BERTH_TEST_UNIT_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,5 +32,3 @@ static inline void memory_may_fail(int yes)
         if (failalloc_count)
                 failalloc_count(yes);
 }
-
-#endif

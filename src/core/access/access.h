@@ -3,8 +3,7 @@
  * An actor is made once per request from its credentials (auth.h). The guards below are the only
  * places that decide about rights; each returns 0 or Paperclip's status and text. Guards that need
  * rows take a struct db. Actors are immutable once made. */
-#ifndef BERTH_CORE_ACCESS_H
-#define BERTH_CORE_ACCESS_H
+#pragma once
 
 #include "core/runtime.h"
 
@@ -68,5 +67,3 @@ int access_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err
 
 /* Whether the actor may decide what runs on this machine (environments/host_use.h). */
 bool access_may_use_host(const struct runtime *rt, const struct actor *actor);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Checks compare the stored object with the one about to be stored. A member that stays as it was
  * is not a change; a removed member is. Inside store functions. */
-#ifndef BERTH_CORE_AGENT_FIELDS_H
-#define BERTH_CORE_AGENT_FIELDS_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -81,5 +80,3 @@ struct field_change {
  * whether an agent's key set something that runs, or where. */
 int agent_fields_check(struct db *db, const struct op *op, const struct field_change *change,
                        bool *ret_runs, struct err *err);
-
-#endif

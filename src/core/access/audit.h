@@ -2,8 +2,7 @@
  *
  * Details never carry configuration values; on top of that every member with a sensitive name is
  * replaced before it is stored. Inside a store_write() function. */
-#ifndef BERTH_CORE_AUDIT_H
-#define BERTH_CORE_AUDIT_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -27,5 +26,3 @@ bool audit_is_sensitive(const char *name);
 void audit_redact(json_t *value);
 /* The same for a text of JSON; null for one that is not. */
 const char *audit_redacted(struct arena *arena, const char *text);
-
-#endif

@@ -5,8 +5,7 @@
  * A bearer token that is not known, expired or revoked is 401 in every mode: it never falls back to
  * the identity that a request without a token would have. Tokens are made here, shown once and
  * stored as SHA-256 digests. Operation threads. */
-#ifndef BERTH_CORE_AUTH_H
-#define BERTH_CORE_AUTH_H
+#pragma once
 
 #include "core/access/access.h"
 #include "core/access/member.h"
@@ -64,5 +63,3 @@ int auth_revoke_board_key(struct op *op, struct runtime *rt, const char *id, str
 
 /* Make sure the built-in operator exists. */
 int auth_ensure_operator(struct op *op, struct runtime *rt, struct err *err);
-
-#endif

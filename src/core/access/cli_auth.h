@@ -1,7 +1,6 @@
 /* Operator sign-in for the CLI. Every client may open a challenge; a signed-in person approves it,
  * and its board token works from then on. Challenges live ten minutes. Operation threads. */
-#ifndef BERTH_CORE_CLI_AUTH_H
-#define BERTH_CORE_CLI_AUTH_H
+#pragma once
 
 #include "core/access/auth.h"
 
@@ -25,5 +24,3 @@ int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, const st
                      const char *token, struct cli_challenge *ret, struct err *err);
 int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, const char *token,
                     struct cli_challenge *ret, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Settings of the whole instance: two small documents with defaults. Operation threads. */
-#ifndef BERTH_CORE_INSTANCE_H
-#define BERTH_CORE_INSTANCE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -17,5 +16,3 @@ int instance_patch(struct op *op, struct runtime *rt, enum instance_section sect
 /* Whether only isolated kinds of places may be used (`enableManagedSandboxOnly`). Fails closed: a
  * setting that cannot be read, or is anything but false, means yes. Inside store functions. */
 int instance_isolated_only(struct db *db, struct arena *arena, bool *ret, struct err *err);
-
-#endif

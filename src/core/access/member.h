@@ -1,6 +1,5 @@
 /* Members of a company and what they were granted. Operation threads. */
-#ifndef BERTH_CORE_MEMBER_H
-#define BERTH_CORE_MEMBER_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/access/access.h"
@@ -28,5 +27,3 @@ int member_set_permissions(struct op *op, struct runtime *rt, const char *compan
                            const char *member_id, const struct body *body,
                            const struct member_grants *grants, struct membership *ret,
                            struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether an agent may work, and what its runtimeConfig.heartbeat says about when. Any thread. */
-#ifndef BERTH_CORE_RUN_POLICY_H
-#define BERTH_CORE_RUN_POLICY_H
+#pragma once
 
 #include "codec/json.h"
 #include "store/agents.h"
@@ -33,5 +32,3 @@ int run_agent_check(const struct agent *agent, struct err *err);
 /* Why the agent can have neither keys nor work of its own: `terminated`, `pending approval`; NULL
  * when it can. A paused agent can. */
 const char *run_agent_absence(const struct agent *agent);
-
-#endif

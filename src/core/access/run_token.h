@@ -10,8 +10,7 @@
  * itself; then tokens do not outlive it.
  *
  * Immutable after run_keys_new(); any thread. */
-#ifndef BERTH_CORE_RUN_TOKEN_H
-#define BERTH_CORE_RUN_TOKEN_H
+#pragma once
 
 #include "codec/jwt.h"
 #include "core/runtime.h"
@@ -35,5 +34,3 @@ int run_token_verify(const struct runtime *rt, const char *token, struct jwt_cla
 
 void run_channel_token(const struct runtime *rt, const char *run_id,
                        char ret[CHANNEL_TOKEN_LEN + 1]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kinds of agents there are (adapter_descriptor.h), and which of them may work away from this
  * machine. */
-#ifndef BERTH_CORE_ADAPTER_H
-#define BERTH_CORE_ADAPTER_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -13,5 +12,3 @@ bool adapter_is_remote_capable(const char *type);
 /* The document of GET …/environments/capabilities: built-in providers, and those of plugins whose
  * worker runs. Operation threads. */
 int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Checking the members of a descriptor against tables: the type of each member, and the members in
  * it. An error is ERR_INVALID and names the member with its full path. For the files of
  * adapter_descriptor.h; any thread. */
-#ifndef BERTH_CORE_ADAPTER_CHECK_H
-#define BERTH_CORE_ADAPTER_CHECK_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -40,5 +39,3 @@ bool adapter_check_is_word(const char *s);
 
 /* adapter_check_assets.c */
 int adapter_check_assets(const json_t *list, const char *where, struct err *err);
-
-#endif

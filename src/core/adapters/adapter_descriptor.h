@@ -7,8 +7,7 @@
  *
  * The list is made once. adapter_load() is called before there are threads; a program that never
  * calls it has the built-in descriptors. After that everything here is immutable; any thread. */
-#ifndef BERTH_CORE_ADAPTER_DESCRIPTOR_H
-#define BERTH_CORE_ADAPTER_DESCRIPTOR_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -43,5 +42,3 @@ json_t *adapter_all_hosts(const struct adapter_descriptor *d);
 /* The default of a member that is a text, a number, a list. */
 const char *adapter_text(const struct adapter_descriptor *d, const char *member,
                          const char *fallback);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Documents may come from hostile programs: the work is bounded by the size of the document, times
  * the length of the path or pattern. No function here fails. Pure; any thread. */
-#ifndef BERTH_CORE_ADAPTER_EXPR_H
-#define BERTH_CORE_ADAPTER_EXPR_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -39,5 +38,3 @@ char *adapter_fill_arena(struct arena *arena, const char *template, const json_t
 bool adapter_like(const char *pattern, const char *text, size_t len);
 /* A pattern or a list of them; an absent one matches nothing. */
 bool adapter_like_any(const json_t *patterns, const char *text, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of adapter_run.h. Operation threads. */
-#ifndef BERTH_CORE_ADAPTER_INTERNAL_H
-#define BERTH_CORE_ADAPTER_INTERNAL_H
+#pragma once
 
 #include "core/adapters/adapter_descriptor.h"
 #include "core/adapters/adapter_expr.h"
@@ -75,5 +74,3 @@ const char *adapter_setup_script(const struct adapter_descriptor *d, const char 
 /* What is said when it is not there afterwards. */
 const char *adapter_setup_error(struct arena *arena, const char *command,
                                 const struct adapter_target *target);
-
-#endif

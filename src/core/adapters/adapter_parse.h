@@ -1,8 +1,7 @@
 /* What Berth gathers from an agent's output during a run; adapter_parse.c gathers,
  * adapter_outcome.c turns it into a result. The output is hostile: every member has a bound. One
  * thread at a time. */
-#ifndef BERTH_CORE_ADAPTER_PARSE_H
-#define BERTH_CORE_ADAPTER_PARSE_H
+#pragma once
 
 #include "core/adapters/adapter_internal.h"
 
@@ -51,5 +50,3 @@ double *adapter_counter(struct adapter_parser *p, const char *name);
 /* adapter_outcome.c */
 void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, struct arena *arena,
                      struct adapter_result *ret);
-
-#endif

@@ -4,8 +4,7 @@
  * runs the command in the run's place.
  *
  * Operation threads. Results live in the arena given. */
-#ifndef BERTH_CORE_ADAPTER_RUN_H
-#define BERTH_CORE_ADAPTER_RUN_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -189,5 +188,3 @@ int64_t adapter_linger_ms(const char *type);
  * name: one sentence, appended to `ret`. false: nothing is known. Any thread. */
 bool adapter_advice(const char *type, const char *agent, const char *code, const char *error,
                     struct buf *ret);
-
-#endif

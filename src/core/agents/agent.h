@@ -2,8 +2,7 @@
  *
  * An agent's key changes the agent itself and little else; agent_fields.h lists what no such key
  * may set. Operation threads; results in the operation's arena. */
-#ifndef BERTH_CORE_AGENT_H
-#define BERTH_CORE_AGENT_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/access/auth.h"
@@ -117,5 +116,3 @@ int agent_key_create(struct op *op, struct runtime *rt, const char *agent_id,
                      char ret_token[TOKEN_MAX], struct err *err);
 int agent_key_revoke(struct op *op, struct runtime *rt, const char *agent_id, const char *key_id,
                      struct err *err);
-
-#endif

@@ -10,8 +10,7 @@
  * only counts and hashes.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_ASSET_TREE_H
-#define BERTH_CORE_ASSET_TREE_H
+#pragma once
 
 #include <sodium.h>
 
@@ -54,5 +53,3 @@ int asset_tree_remove(const char *path, struct err *err);
 
 /* Once. */
 void asset_tree_key(struct asset_tree *t, char ret[ASSET_KEY_LEN + 1]);
-
-#endif

@@ -9,8 +9,7 @@
  * operator.
  *
  * Operation threads; everything in the arena. */
-#ifndef BERTH_CORE_SKILL_H
-#define BERTH_CORE_SKILL_H
+#pragma once
 
 #include "codec/json.h"
 
@@ -45,5 +44,3 @@ bool skill_is_wanted(const json_t *adapter_config, const char *name);
 
 /* `description: …` in the block between two lines `---` at the beginning of a text. */
 const char *skill_description(struct arena *arena, const char *text, size_t len);
-
-#endif

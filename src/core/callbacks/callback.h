@@ -20,8 +20,7 @@
  *   callback_open.c    the operation that opens one
  *   callback_gate.c    one request: let in or refused
  *   callback_notes.c   which requests the run's events list */
-#ifndef BERTH_CORE_CALLBACK_H
-#define BERTH_CORE_CALLBACK_H
+#pragma once
 
 #include <uv.h>
 
@@ -102,5 +101,3 @@ const struct callback_identity *callback_pass_identity(const struct callback_pas
 /* A request with a run token, straight to our port, was answered. */
 void callback_note(struct callback_host *host, const char *run_id, const char *method,
                    const char *path, int status, int64_t started_us);
-
-#endif

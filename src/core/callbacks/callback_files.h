@@ -9,8 +9,7 @@
  *
  *   callback_files.c   the commands: bring the gateway, start it, take a turn, stop it
  *   callback_queue.c   the thread */
-#ifndef BERTH_CORE_CALLBACK_FILES_H
-#define BERTH_CORE_CALLBACK_FILES_H
+#pragma once
 
 #include "core/callbacks/callback.h"
 #include "core/kinds/plugin/plugin_box.h"
@@ -86,5 +85,3 @@ void queue_close(struct callback_queue *q);
 void queue_abandon(struct callback_queue *q);
 /* After `over`, or after queue_abandon(), or when it was never run. */
 void queue_free(struct callback_queue *q);
-
-#endif

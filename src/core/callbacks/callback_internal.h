@@ -1,6 +1,5 @@
 /* Shared by the files of the callback module; see callback.h. Loop thread, except where said. */
-#ifndef BERTH_CORE_CALLBACK_INTERNAL_H
-#define BERTH_CORE_CALLBACK_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -102,5 +101,3 @@ void callback_note_add(struct channel *c, const char *method, const char *path, 
 void callback_notes_flush(struct callback_host *host);
 /* The same on this thread: the daemon ends. */
 void callback_notes_finish(struct callback_host *host);
-
-#endif

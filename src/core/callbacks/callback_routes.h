@@ -6,8 +6,7 @@
  * percent sign, and no broken escapes. Agents' programs write none of that.
  *
  * Pure. Any thread. */
-#ifndef BERTH_CORE_CALLBACK_ROUTES_H
-#define BERTH_CORE_CALLBACK_ROUTES_H
+#pragma once
 
 #include "base/util.h"
 
@@ -16,5 +15,3 @@ const char *callback_path_problem(const char *path);
 
 /* Whether agents may do this; the path has no problem. Methods are upper case. */
 bool callback_route_allowed(const char *method, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Companies: the scope of everything else. Operation threads; results in the operation's arena. */
-#ifndef BERTH_CORE_COMPANY_H
-#define BERTH_CORE_COMPANY_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/access/access.h"
@@ -23,5 +22,3 @@ int company_update(struct op *op, struct runtime *rt, const char *id,
                    const struct company_patch *patch, struct company *ret, struct err *err);
 /* Refused while the company has living places, agents, runs or secrets. */
 int company_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Every step may be repeated. What a crash, or a provider that does not answer, leaves is continued
  * by erase_sweep(). Operation threads. */
-#ifndef BERTH_CORE_ERASE_H
-#define BERTH_CORE_ERASE_H
+#pragma once
 
 #include "core/access/access.h"
 
@@ -22,5 +21,3 @@ int erase_agent(struct op *op, struct runtime *rt, const char *id, const char *c
                 struct err *err);
 /* Go on with all that was begun. */
 int erase_sweep(struct op *op, struct runtime *rt, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * in the company may write, agents included; agent_fields.h and env_select.h say what an agent may
  * not set. `reference` is an id, or a slug in company_id. Operation threads; results in the
  * operation's arena. */
-#ifndef BERTH_CORE_PROJECT_H
-#define BERTH_CORE_PROJECT_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/access/access.h"
@@ -65,5 +64,3 @@ int project_workspace_write(struct db *db, struct op *op, struct runtime *rt,
                             const struct project *project,
                             const struct project_workspace_patch *patch, bool is_new,
                             struct project_workspace *row, struct err *err);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A new company gets a sandbox where this machine can make one, else none; the creator of the
  * company may choose otherwise. Operation threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_ENV_DEFAULT_H
-#define BERTH_CORE_ENV_DEFAULT_H
+#pragma once
 
 #include "core/access/access.h"
 
@@ -30,5 +29,3 @@ int env_default_make(struct db *db, struct op *op, struct runtime *rt, const cha
 /* The id of the company's default environment; NULL: it has none. Inside store functions. */
 int env_default_get(struct db *db, const char *company_id, struct arena *arena, const char **ret_id,
                     struct err *err);
-
-#endif

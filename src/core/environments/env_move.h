@@ -4,8 +4,7 @@
  * time.
  *
  * Inside store_write() functions. */
-#ifndef BERTH_CORE_ENV_MOVE_H
-#define BERTH_CORE_ENV_MOVE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -20,5 +19,3 @@ int env_move_refuse(const struct environment *env, const struct environment_refe
  * for each; with an audit entry. */
 int env_move(struct db *db, struct runtime *rt, struct op *op, const struct environment *env,
              const struct environment_references *refs, const char *to_id, struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  *     env_secrets_finish()     afterwards, or env_secrets_abandon() when it failed
  *
  * Operation threads. */
-#ifndef BERTH_CORE_ENV_SECRETS_H
-#define BERTH_CORE_ENV_SECRETS_H
+#pragma once
 
 #include "core/secrets/secret_draft.h"
 #include "store/environments.h"
@@ -42,5 +41,3 @@ void env_secrets_abandon(struct op *op, struct env_secrets *s);
 /* Remove secrets of environments that are gone or do not use them any more, once no place of the
  * environment lives. */
 int env_secrets_sweep(struct op *op, struct runtime *rt, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * The choice is checked when it is written. An empty choice needs no check: it stands for the
  * default environment of the company, which was checked when it was chosen. Inside store
  * functions. */
-#ifndef BERTH_CORE_ENV_SELECT_H
-#define BERTH_CORE_ENV_SELECT_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -30,5 +29,3 @@ int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const 
  * isolated. Checked when an environment is chosen, when it is leased, and by every run. */
 int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
                 const struct environment *env, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * transaction that does the work.
  *
  * Operation threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_ENVIRONMENT_H
-#define BERTH_CORE_ENVIRONMENT_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -70,5 +69,3 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
 
 /* Unknown enumeration values in a row are refused rather than passed on. */
 int environment_check_row(const struct runtime *rt, const struct environment *env, struct err *err);
-
-#endif

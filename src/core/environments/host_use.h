@@ -19,8 +19,7 @@
  * no agent's key can do.
  *
  * The rules for agents' keys are in core/access/agent_fields.h. Store functions. */
-#ifndef BERTH_CORE_HOST_USE_H
-#define BERTH_CORE_HOST_USE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -57,5 +56,3 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
  * machine. */
 int agent_place_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
                             const struct agent *agent, bool *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Probes: whether an environment can be used, and if not, why. A failed probe is a result, not an
  * error. Operation threads. */
-#ifndef BERTH_CORE_PROBE_H
-#define BERTH_CORE_PROBE_H
+#pragma once
 
 #include "core/environments/environment.h"
 #include "core/kinds/kind.h"
@@ -14,5 +13,3 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, con
                   json_t *config, struct probe_result *ret, struct err *err);
 /* For CLEAN(); also after a failure. *ret was {0} before. */
 void probe_result_done(struct probe_result *res);
-
-#endif

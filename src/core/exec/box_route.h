@@ -10,8 +10,7 @@
  * again with growing pauses.
  *
  * A route is immutable. Each function names its threads. */
-#ifndef BERTH_CORE_BOX_ROUTE_H
-#define BERTH_CORE_BOX_ROUTE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -70,5 +69,3 @@ void box_locks_done(struct box_locks *l);
 /* Operation: wait for it within the operation's time. */
 int box_locks_take(struct op *op, struct box_locks *l, const char *place_id, struct err *err);
 void box_locks_give(struct box_locks *l, const char *place_id);
-
-#endif

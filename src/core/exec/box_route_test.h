@@ -7,8 +7,7 @@
  *
  * With BERTH_TEST_BOX_MUX the line is empty, and a relay (box/mux.h) answers, which keeps its boxes
  * where it likes. */
-#ifndef BERTH_CORE_BOX_ROUTE_TEST_H
-#define BERTH_CORE_BOX_ROUTE_TEST_H
+#pragma once
 
 #include "core/exec/box_route.h"
 
@@ -28,6 +27,4 @@ static inline const struct box_route *box_route_tested(const struct box_route *h
 static inline void box_route_test_done(void)
 {
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* A byte stream from an operation to a service of the box in a place: CONNECT frames over the
  * place's link (docs/box-protocol.md). The box forks a worker for it; the stream ends with either.
  * Operation threads. */
-#ifndef BERTH_CORE_BOX_SERVICE_H
-#define BERTH_CORE_BOX_SERVICE_H
+#pragma once
 
 #include "core/runtime.h"
 #include "rt/op.h"
@@ -27,5 +26,3 @@ int box_bring(struct op *op, struct runtime *rt, const struct lease *lease, stru
  * execution. */
 int box_service_open(struct op *op, struct runtime *rt, const char *place_id,
                      enum box_service service, int *ret_fd, struct err *err);
-
-#endif

@@ -5,8 +5,7 @@
  * `allowedHosts`, a list of host patterns (codec/host_pattern.h). A policy is read from it on an
  * operation's thread and handed to the loop with the place's first command; from then on the box
  * listens, also after a restart of the daemon. */
-#ifndef BERTH_CORE_EGRESS_H
-#define BERTH_CORE_EGRESS_H
+#pragma once
 
 #include "box/tunnel.h"
 #include "codec/json.h"
@@ -34,5 +33,3 @@ struct egress *egress_new(uv_loop_t *loop, struct resolver *resolver, struct run
                           struct tunnel *tunnel, const char *place_id,
                           struct egress_policy *take_policy);
 void egress_free(struct egress *e);
-
-#endif

@@ -9,8 +9,7 @@
  * loop thread; functions marked "operation" are called on operation threads. After a restart it
  * takes up every box that still runs (exec_hub_adopt()); an execution whose box is gone is settled
  * from the exit record the box left, or as lost. */
-#ifndef BERTH_CORE_EXEC_H
-#define BERTH_CORE_EXEC_H
+#pragma once
 
 #include <uv.h>
 
@@ -199,5 +198,3 @@ void exec_file_put(struct runtime *rt, struct exec_file *f); /* NULL: nothing */
 const char *signal_name(int number);
 int signal_number(const char *name);
 const char *kill_method_name(uint8_t method);
-
-#endif

@@ -12,8 +12,7 @@
  * spools the output replaces them.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_EXEC_AGENT_H
-#define BERTH_CORE_EXEC_AGENT_H
+#pragma once
 
 #include "core/exec/exec.h"
 #include "core/secrets/secret.h"
@@ -34,5 +33,3 @@ int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record
 int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_record *record,
                        const struct exec_request *req, struct exec_variables *ret, struct err *err);
 void exec_variables_done(struct exec_variables *v);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of the exec module; see exec.h. */
-#ifndef BERTH_CORE_EXEC_INTERNAL_H
-#define BERTH_CORE_EXEC_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -271,5 +270,3 @@ int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
 
 /* The directory of a box on this machine. A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
-
-#endif

@@ -5,8 +5,7 @@
  * more than that from a box elsewhere (exec_spool.c), and keeps no more of a command without a box
  * (exec_remote.c). The limits are those of the place's configuration, else of the daemon's
  * settings. */
-#ifndef BERTH_CORE_EXEC_OUTPUT_H
-#define BERTH_CORE_EXEC_OUTPUT_H
+#pragma once
 
 #include "codec/frame.h"
 #include "core/exec/exec.h"
@@ -48,5 +47,3 @@ bool exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[
 /* The first byte at or after `offset` that is kept: the oldest may be gone, and would read as
  * zeros. */
 uint64_t exec_output_from(int fd, uint64_t offset);
-
-#endif

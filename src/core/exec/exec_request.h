@@ -4,8 +4,7 @@
  *     the daemon      fills a request of its own, exec_prepare(), exec_start()
  *
  * Operation threads; the functions for kinds are pure. */
-#ifndef BERTH_CORE_EXEC_REQUEST_H
-#define BERTH_CORE_EXEC_REQUEST_H
+#pragma once
 
 #include "core/exec/exec.h"
 #include "core/kinds/kind.h"
@@ -38,5 +37,3 @@ void exec_variables_update(json_t *variables, const json_t *members);
 /* For a place elsewhere: without the variables that only identify this machine's user, such as a
  * HOME with the value that the daemon itself has. A new reference. */
 json_t *exec_variables_sanitize(const json_t *env);
-
-#endif

@@ -12,8 +12,7 @@
  * twice.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_EXEC_TRANSFER_H
-#define BERTH_CORE_EXEC_TRANSFER_H
+#pragma once
 
 #include "base/buf.h"
 #include "rt/op.h"
@@ -69,5 +68,3 @@ int exec_transfer_write(struct op *op, const struct exec_transfer *t, const char
  * other errors, fd may have got a part. */
 int exec_transfer_read(struct op *op, const struct exec_transfer *t, const char *path, uint64_t max,
                        int fd, uint64_t *ret_size, struct err *err);
-
-#endif

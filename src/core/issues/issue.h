@@ -9,8 +9,7 @@
  * takes it over with its next run.
  *
  * `reference` is an id or an identifier. Operation threads; results in the operation's arena. */
-#ifndef BERTH_CORE_ISSUE_H
-#define BERTH_CORE_ISSUE_H
+#pragma once
 
 #include "codec/body.h"
 #include "core/issues/rules/issue_rules.h"
@@ -112,5 +111,3 @@ int issue_document_put(struct op *op, struct runtime *rt, const char *reference,
                        bool *ret_created, struct err *err);
 /* ERR_INVALID for a text that cannot be a document's key. */
 int issue_check_document_key(const char *key, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of issue.h. Inside store functions. */
-#ifndef BERTH_CORE_ISSUE_INTERNAL_H
-#define BERTH_CORE_ISSUE_INTERNAL_H
+#pragma once
 
 #include "core/issues/issue.h"
 #include "core/issues/issue_wake.h"
@@ -27,5 +26,3 @@ int issue_tell_workspace(struct db *db, const struct op *op, const struct issue 
  * *comment has body, presentation and metadata. */
 int issue_add_comment(const struct issue_change_context *x, const struct issue *issue,
                       struct issue_comment *comment, struct err *err);
-
-#endif

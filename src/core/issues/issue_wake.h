@@ -11,8 +11,7 @@
  *   another caller cancels it                its runs end
  *
  * Paused and terminated agents are not woken; that is not an error. */
-#ifndef BERTH_CORE_ISSUE_WAKE_H
-#define BERTH_CORE_ISSUE_WAKE_H
+#pragma once
 
 #include "core/runs/run.h"
 #include "store/issue_comments.h"
@@ -48,5 +47,3 @@ struct issue_mentions {
         bool *named; /* as many */
 };
 void issue_find_mentions(const char *text, struct issue_mentions *mentions);
-
-#endif

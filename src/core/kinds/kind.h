@@ -17,8 +17,7 @@
  *   - list(), where a kind has it, names everything that exists by its owner tag.
  *
  * Called on operation threads except where said; a kind is immutable. */
-#ifndef BERTH_CORE_KIND_H
-#define BERTH_CORE_KIND_H
+#pragma once
 
 #include "base/life.h"
 #include "codec/json.h"
@@ -347,5 +346,3 @@ bool kind_can_find(const struct runtime *rt, const struct place *place);
 /* Whether it is proved that what was opened for the place has ended. False where that cannot be
  * known. */
 bool kind_is_dead(const struct runtime *rt, const struct place *place);
-
-#endif

@@ -1,7 +1,6 @@
 /* Provisioning: the command that prepares an execution workspace in a place that is not this
  * machine, once it was realized there (environment-runtime 5.4). Pure; any thread. */
-#ifndef BERTH_CORE_PROVISION_H
-#define BERTH_CORE_PROVISION_H
+#pragma once
 
 #include "base/arena.h"
 #include "codec/json.h"
@@ -42,5 +41,3 @@ struct provision_end {
 /* NULL when it went well; else `Failed to provision workspace for environment "…" (…): …`. Heap. */
 char *provision_failure(const char *environment, const char *driver,
                         const struct provision_end *end);
-
-#endif

@@ -1,7 +1,6 @@
 /* The workspace realization record, version 1: what a reader of a lease learns about where the
  * workspace is and how it gets there. Pure; any thread. */
-#ifndef BERTH_CORE_REALIZATION_H
-#define BERTH_CORE_REALIZATION_H
+#pragma once
 
 #include "core/kinds/kind.h"
 #include "rt/op.h"
@@ -18,5 +17,3 @@ json_t *realization_answer(struct op *op, const char *cwd, json_t *take_record);
 /* Both, for a place where the lease's `remoteCwd` is where commands work. */
 json_t *realization_elsewhere(struct op *op, const struct kind *kind, const struct environment *env,
                               const struct lease *lease, const json_t *workspace);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the kinds of the driver `sandbox` have in common: those that are built in (berth, fake) and
  * those of plugins. Operation threads, except for what is pure. */
-#ifndef BERTH_CORE_SANDBOX_H
-#define BERTH_CORE_SANDBOX_H
+#pragma once
 
 #include "core/kinds/kind.h"
 
@@ -34,5 +33,3 @@ int sandbox_builtin(const struct runtime *rt, const char *provider, const struct
  * references. */
 json_t *sandbox_config_from_metadata_strict(const json_t *metadata);
 json_t *sandbox_config_from_metadata_loose(const struct runtime *rt, const json_t *metadata);
-
-#endif

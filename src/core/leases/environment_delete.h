@@ -1,6 +1,5 @@
 /* Deleting an environment, which may mean giving up the places made in it. Operation threads. */
-#ifndef BERTH_CORE_ENVIRONMENT_DELETE_H
-#define BERTH_CORE_ENVIRONMENT_DELETE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -21,5 +20,3 @@ struct blast_radius {
 };
 int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
                              struct blast_radius *ret, struct err *err);
-
-#endif

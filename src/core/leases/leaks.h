@@ -9,8 +9,7 @@
  * Work under way is none of these. Where the record and the world cannot be read at one instant,
  * both are read twice, so that a place that just came or went is not reported. Operation threads.
  */
-#ifndef BERTH_CORE_LEAKS_H
-#define BERTH_CORE_LEAKS_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -66,5 +65,3 @@ int row_files_unnamed(struct db *db, const struct row_files *files, const char *
 int leaks_close(struct op *op, struct runtime *rt, const char *place_id, bool take_over,
                 struct err *err);
 int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
-
-#endif

@@ -16,8 +16,7 @@
  * nothing.
  *
  * Operation threads. Records live in the operation's arena. */
-#ifndef BERTH_CORE_LEASE_H
-#define BERTH_CORE_LEASE_H
+#pragma once
 
 #include "core/places/lease_record.h"
 
@@ -63,5 +62,3 @@ int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place,
 
 /* Shared by the files of this module. */
 json_t *lease_activity_details(const struct lease_record *record, bool released);
-
-#endif

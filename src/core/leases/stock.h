@@ -8,8 +8,7 @@
  * sweeper.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_STOCK_H
-#define BERTH_CORE_STOCK_H
+#pragma once
 
 #include "core/kinds/kind.h"
 
@@ -39,5 +38,3 @@ int stock_fill(struct op *op, struct runtime *rt, unsigned *ret_made, struct err
 /* Whether the environment, as it is, still wants this one of its places. Inside a transaction. */
 int stock_is_wanted(struct db *db, struct runtime *rt, const struct environment *env,
                     const struct place *place, struct arena *arena, bool *ret, struct err *err);
-
-#endif

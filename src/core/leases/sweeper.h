@@ -18,8 +18,7 @@
  * the environments where something is to be done, and each gets a pass of its own.
  *
  * Operation threads; one pass at a time for each environment. */
-#ifndef BERTH_CORE_SWEEPER_H
-#define BERTH_CORE_SWEEPER_H
+#pragma once
 
 #include "core/places/sweep_list.h"
 #include "core/runtime.h"
@@ -39,5 +38,3 @@ int sweep(struct op *op, struct runtime *rt, const char *environment_id, struct 
  * that each keeps the time it had left. *ret_jump_us is how far they moved (positive: forward), 0
  * when it was not set. */
 int sweep_follow_clock(struct op *op, struct runtime *rt, int64_t *ret_jump_us, struct err *err);
-
-#endif

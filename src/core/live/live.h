@@ -16,8 +16,7 @@
  * it is committed; live_attach() connects the two. Everything else calls live_publish().
  *
  * Publishing: any thread, never blocks. Reading: loop thread. */
-#ifndef BERTH_CORE_LIVE_H
-#define BERTH_CORE_LIVE_H
+#pragma once
 
 #include <uv.h>
 
@@ -82,5 +81,3 @@ bool live_is_stopped(const struct live *live);
 void live_reader_remove(struct live_reader *reader);
 /* The next event of the reader's company, or NULL. */
 struct live_event *live_reader_take(struct live *live, struct live_reader *reader);
-
-#endif

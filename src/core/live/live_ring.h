@@ -10,8 +10,7 @@
  * live_rings_gone() may be too high for them, never too low.
  *
  * The caller holds the lock of live.c. */
-#ifndef BERTH_CORE_LIVE_RING_H
-#define BERTH_CORE_LIVE_RING_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -52,5 +51,3 @@ int64_t live_rings_gone(const struct live_rings *all, const char *company_id);
 /* The company's first event with this number or a greater one, with a reference; or NULL. */
 struct shared_event *live_rings_find(const struct live_rings *all, const char *company_id,
                                      int64_t from);
-
-#endif

@@ -1,6 +1,5 @@
 /* Events of a run, as its readers see them: a row, and a live event. */
-#ifndef BERTH_CORE_RUN_EVENT_H
-#define BERTH_CORE_RUN_EVENT_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -10,5 +9,3 @@
  * committed. take_payload is an object or NULL. */
 int run_event_add(struct db *db, struct runtime *rt, const struct run *run, const char *type,
                   const char *level, const char *message, json_t *take_payload, struct err *err);
-
-#endif

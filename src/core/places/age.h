@@ -9,8 +9,7 @@
  * wall clock has said since so much time was counted. A clock that is set forward makes nothing
  * older; one that is set back makes rows younger, never older. Time in which no daemon ran and the
  * machine was off does not count. */
-#ifndef BERTH_CORE_AGE_H
-#define BERTH_CORE_AGE_H
+#pragma once
 
 #include "core/runtime.h"
 
@@ -21,5 +20,3 @@ int age_mark(struct op *op, struct runtime *rt, struct err *err);
  * a store function. */
 int age_cutoff(struct db *db, const struct runtime *rt, int64_t age_us, struct arena *arena,
                int64_t *ret_before_us, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* A lease with its environment, as all readers see it. Operations on leases are in
  * core/leases/lease.h. Operation threads, except where said; records live in the operation's arena.
  */
-#ifndef BERTH_CORE_LEASE_RECORD_H
-#define BERTH_CORE_LEASE_RECORD_H
+#pragma once
 
 #include "core/kinds/kind.h"
 
@@ -40,5 +39,3 @@ int lease_kind(const struct runtime *rt, const struct lease_record *record, cons
                struct err *err);
 /* The driver of that kind, registered or not. */
 const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
-
-#endif

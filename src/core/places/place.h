@@ -12,8 +12,7 @@
  * next_attempt_at and deadline_at are times of clock_steady_us().
  *
  * Inside a store_write() function. */
-#ifndef BERTH_CORE_PLACE_H
-#define BERTH_CORE_PLACE_H
+#pragma once
 
 #include "core/places/place_state.h"
 #include "core/runtime.h"
@@ -60,5 +59,3 @@ int64_t place_retry_pause(int64_t attempts);
 /* Operation: the row by its id, in the operation's arena. */
 int place_load(struct op *op, struct runtime *rt, const char *id, struct place *ret,
                struct err *err);
-
-#endif

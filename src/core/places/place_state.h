@@ -10,8 +10,7 @@
  *   gone       it does not exist
  *
  * Pure functions; any thread. */
-#ifndef BERTH_CORE_PLACE_STATE_H
-#define BERTH_CORE_PLACE_STATE_H
+#pragma once
 
 #include "base/err.h"
 #include "core/transition.h"
@@ -28,5 +27,3 @@ extern const struct transition place_transitions[];
 
 /* 0, or ERR_INTERNAL: asking for a move that does not exist is a bug of ours. */
 int place_transition_check(const char *from, const char *to, struct err *err);
-
-#endif

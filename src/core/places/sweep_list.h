@@ -1,7 +1,6 @@
 /* The environments where work is due, for the passes over places (leases/sweeper.h) and over
  * workspaces. */
-#ifndef BERTH_CORE_SWEEP_LIST_H
-#define BERTH_CORE_SWEEP_LIST_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -28,5 +27,3 @@ static inline void sweep_list_add(struct sweep_list *list, const char *environme
         list->at[list->n++] = (struct sweep_due){ arena_strdup(list->arena, id),
                                                   arena_strdup(list->arena, company_id) };
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of the plugin registry; see plugin_registry.h and plugin_ops.h. */
-#ifndef BERTH_CORE_PLUGIN_INTERNAL_H
-#define BERTH_CORE_PLUGIN_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -147,5 +146,3 @@ int plugin_do_install(struct op *op, struct runtime *rt, json_t *body, struct pl
                       struct plugin *ret, struct err *err);
 int plugin_do_upgrade(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                       struct plugin_sink *sink, struct plugin *ret, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * that go on in the background report what is wrong with it as their result.
  *
  * Operation threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_PLUGIN_OPS_H
-#define BERTH_CORE_PLUGIN_OPS_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -163,5 +162,3 @@ int plugin_jobs(struct op *op, struct runtime *rt, const char *id_or_key, struct
  * itself. */
 int plugin_trigger_job(struct op *op, struct runtime *rt, const char *id_or_key, const char *job,
                        struct uuid *ret_run, struct err *err);
-
-#endif

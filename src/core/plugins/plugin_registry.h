@@ -12,8 +12,7 @@
  *   private/<plugin>     the worker's own directory
  *
  * Life cycle functions: loop thread. Everything that takes an op: operation threads. */
-#ifndef BERTH_CORE_PLUGIN_REGISTRY_H
-#define BERTH_CORE_PLUGIN_REGISTRY_H
+#pragma once
 
 #include "core/access/access.h"
 #include "plugin/host.h"
@@ -65,5 +64,3 @@ struct plugin_driver {
 int plugin_each_driver(struct op *op, struct runtime *rt,
                        int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
                        struct err *err);
-
-#endif

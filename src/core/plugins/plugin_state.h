@@ -9,8 +9,7 @@
  *   uninstalled      its files are gone; the row is kept
  *
  * Pure functions; any thread. */
-#ifndef BERTH_CORE_PLUGIN_STATE_H
-#define BERTH_CORE_PLUGIN_STATE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -29,5 +28,3 @@ int plugin_transition_check(const char *from, const char *to, const char *key, s
 
 /* Whether a plugin with this status is meant to have a worker. */
 bool plugin_status_runs(const char *status);
-
-#endif

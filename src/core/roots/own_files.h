@@ -8,8 +8,7 @@
  * named.
  *
  * Blocking; any thread. */
-#ifndef BERTH_CORE_OWN_FILES_H
-#define BERTH_CORE_OWN_FILES_H
+#pragma once
 
 #include "base/arena.h"
 #include "core/runtime.h"
@@ -27,5 +26,3 @@ int own_files_check_file(const struct runtime *rt, int fd, const char *path, str
 
 /* For walks through a tree: the identities of all own files. In the arena. */
 const struct tree_ids *own_files_ids(const struct runtime *rt, struct arena *arena);
-
-#endif

@@ -3,8 +3,7 @@
  * The setting workspace_roots lists them. An entry is for every company, unless it begins with a
  * company's id and "=", which makes it that company's alone; "{company}" in it stands for the id of
  * the asking company. The daemon's own files (own_files.h) are never among them. */
-#ifndef BERTH_CORE_WORKSPACE_ROOT_H
-#define BERTH_CORE_WORKSPACE_ROOT_H
+#pragma once
 
 #include "core/runtime.h"
 
@@ -29,5 +28,3 @@ int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_f
 
 /* The same as workspace_root_check() for the root of a sandbox, beneath sandbox_rootfs_dirs. */
 int rootfs_check(const struct runtime *rt, const char *path, struct err *err);
-
-#endif

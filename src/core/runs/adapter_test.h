@@ -2,8 +2,7 @@
  * up afterwards: whether the directory and the command exist, and whether the command answers
  * (environment-runtime 5.6, remote-execution 5.6, 6.3). Findings are no errors. Operation
  * threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_ADAPTER_TEST_H
-#define BERTH_CORE_ADAPTER_TEST_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -34,5 +33,3 @@ int adapter_test(struct op *op, struct runtime *rt, const struct adapter_test_re
  * NULL. */
 int adapter_models(struct op *op, struct runtime *rt, const char *company_id, const char *type,
                    const char *environment_id, const json_t **ret, struct err *err);
-
-#endif

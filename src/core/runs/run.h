@@ -18,8 +18,7 @@
  * The host (struct run_host) lives on the loop: it knows which runs are being worked on here, and
  * watches their executions. Functions marked "operation" are called on operation threads; results
  * live in the operation's arena. */
-#ifndef BERTH_CORE_RUN_H
-#define BERTH_CORE_RUN_H
+#pragma once
 
 #include <uv.h>
 
@@ -100,5 +99,3 @@ void run_host_kick(struct run_host *host);
 /* Loop thread: start nothing any more. Commands go on without the daemon. */
 void run_host_stop(struct run_host *host);
 void run_host_free(struct run_host *host);
-
-#endif

@@ -12,8 +12,7 @@
  * next start removes what a crash leaves in run-assets.
  *
  * Operation threads, but for run_assets_recover(). */
-#ifndef BERTH_CORE_RUN_ASSETS_H
-#define BERTH_CORE_RUN_ASSETS_H
+#pragma once
 
 #include "core/assets/asset_tree.h"
 #include "core/assets/skill.h"
@@ -52,5 +51,3 @@ void run_asset_script(const struct run_asset *a, struct buf *script);
 /* The same when there was nothing to bring: the program's home may lie in the work all the same,
  * and files of an earlier run in the home. */
 void run_asset_script_empty(const struct run_asset *a, struct buf *script);
-
-#endif

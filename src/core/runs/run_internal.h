@@ -4,8 +4,7 @@
  * agent, the place. Every job begins by reading the row again and ends with the step that it
  * recorded, so jobs of one run may come in any order and after any crash; at any time there is at
  * most one per run (run_host.c). */
-#ifndef BERTH_CORE_RUN_INTERNAL_H
-#define BERTH_CORE_RUN_INTERNAL_H
+#pragma once
 
 #include "core/access/run_policy.h"
 #include "core/adapters/adapter_run.h"
@@ -305,5 +304,3 @@ int run_judge_liveness(struct db *db, const struct op *op, struct run *run, bool
  * left its issue open; block an issue whose runs are lost or fail again and again. */
 int run_follow(struct db *db, struct run_task *t, const struct run *run, bool *ret_kick,
                struct err *err);
-
-#endif

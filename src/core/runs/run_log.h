@@ -19,8 +19,7 @@
  * `<data>/run-logs/<company>/<agent>/<run>.ndjson`; `log_ref` is the part after run-logs/.
  *
  * One thread at a time per run writes; any thread reads. */
-#ifndef BERTH_CORE_RUN_LOG_H
-#define BERTH_CORE_RUN_LOG_H
+#pragma once
 
 #include "core/runtime.h"
 #include "store/runs.h"
@@ -67,5 +66,3 @@ int run_log_excerpts(struct runtime *rt, const char *execution_id, char **ret_ou
  * them. Any thread. ERR_NOT_FOUND `Run log not found`; ERR_IO: it cannot be read now. */
 int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_t limit,
                  struct buf *ret, int64_t *ret_next, struct err *err);
-
-#endif

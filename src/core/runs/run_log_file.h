@@ -1,6 +1,5 @@
 /* The file of a run's log, for run_log*.c: its records as they are stored. */
-#ifndef BERTH_CORE_RUN_LOG_FILE_H
-#define BERTH_CORE_RUN_LOG_FILE_H
+#pragma once
 
 #include "codec/image_data.h"
 #include "core/runs/run_log.h"
@@ -33,5 +32,3 @@ int run_log_scan(int fd, struct run_log_summary *ret, struct err *err);
 int run_log_turn_to(int fd, struct run_log_summary *s, const char *execution_id, struct err *err);
 /* The path of a log, on the heap. */
 char *run_log_path(const struct runtime *rt, const char *log_ref);
-
-#endif

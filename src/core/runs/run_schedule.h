@@ -11,8 +11,7 @@
  *
  * A pass also takes up retries that are due, and wake-ups that were deferred for a run that ended
  * unnoticed, and looks at runs that print nothing (run_silence.h). */
-#ifndef BERTH_CORE_RUN_SCHEDULE_H
-#define BERTH_CORE_RUN_SCHEDULE_H
+#pragma once
 
 #include <uv.h>
 
@@ -29,5 +28,3 @@ void run_scheduler_start(struct run_scheduler *s);
 void run_scheduler_stop(struct run_scheduler *s);
 /* When no pass is under way; freed once the loop closed its handle. */
 void run_scheduler_free(struct run_scheduler *s);
-
-#endif

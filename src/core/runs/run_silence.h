@@ -2,8 +2,7 @@
  * becomes suspicious and when it becomes critical. It is ended only when its agent asks for that
  * (`runtimeConfig.heartbeat.cancelSilentSec`). Who looked at it decides how it goes on: see
  * run_decide() in run_view.h. */
-#ifndef BERTH_CORE_RUN_SILENCE_H
-#define BERTH_CORE_RUN_SILENCE_H
+#pragma once
 
 #include "core/runtime.h"
 #include "store/run_decisions.h"
@@ -29,5 +28,3 @@ struct run_silence run_silence(const struct run *run, const struct run_decision 
 /* Operation: look at every run whose command runs. *ret_kick: run_host_kick() is to follow. */
 int run_silence_watch(struct op *op, struct runtime *rt, int64_t now_us, bool *ret_kick,
                       struct err *err);
-
-#endif

@@ -13,8 +13,7 @@
  * has a command to end and a lease to give up.
  *
  * Pure functions; any thread. */
-#ifndef BERTH_CORE_RUN_STATE_H
-#define BERTH_CORE_RUN_STATE_H
+#pragma once
 
 #include "base/err.h"
 #include "core/transition.h"
@@ -25,5 +24,3 @@ extern const struct transition run_transitions[];
 
 /* 0, or ERR_INTERNAL: asking for a move that does not exist is a bug of ours. */
 int run_transition_check(const char *from, const char *to, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Views of runs beyond their rows (run.h): the agent and issue of a run, how long it has been
  * silent, which issues it touched. The actor's rights are checked. Operation threads; results in
  * the operation's arena. */
-#ifndef BERTH_CORE_RUN_VIEW_H
-#define BERTH_CORE_RUN_VIEW_H
+#pragma once
 
 #include "core/runs/run.h"
 #include "core/runs/run_silence.h"
@@ -48,5 +47,3 @@ int run_decide_check(struct op *op, struct runtime *rt, const char *run_id, stru
  * RUN_SILENCE_CONTINUE_MS. */
 int run_decide(struct op *op, struct runtime *rt, const char *run_id, struct run_decision *row,
                struct err *err);
-
-#endif

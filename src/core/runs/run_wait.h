@@ -1,7 +1,6 @@
 /* A command of the daemon's own beside the work: started in a lease and waited for. Operation
  * threads. */
-#ifndef BERTH_CORE_RUN_WAIT_H
-#define BERTH_CORE_RUN_WAIT_H
+#pragma once
 
 #include "core/exec/exec.h"
 #include "core/kinds/provision.h"
@@ -23,5 +22,3 @@ struct run_command_end {
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
                      struct exec_request *req, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);
-
-#endif

@@ -4,8 +4,7 @@
  * Every wake-up is recorded, whatever becomes of it: store/wakeups.h has the statuses. A queued run
  * is announced when the transaction is committed; *ret_kick (may be NULL) is set when
  * run_host_kick() has to follow that. */
-#ifndef BERTH_CORE_RUN_WAKE_H
-#define BERTH_CORE_RUN_WAKE_H
+#pragma once
 
 #include "core/runs/run.h"
 
@@ -16,5 +15,3 @@ int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt,
                         const struct run *ended, bool *ret_kick, struct err *err);
 /* heartbeat.run.queued, once it is committed. */
 void run_announce_queued(struct db *db, const struct run *run);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by run_wake.c and run_wake_context.c. Inside write functions of the store. */
-#ifndef BERTH_CORE_RUN_WAKE_INTERNAL_H
-#define BERTH_CORE_RUN_WAKE_INTERNAL_H
+#pragma once
 
 #include "core/runs/run_wake.h"
 #include "store/agents.h"
@@ -25,5 +24,3 @@ struct wake {
 /* Make the run's contextSnapshot, over an earlier one (NULL: none). A text of the operation's
  * arena. */
 int wake_context(struct wake *w, const char *before, const char **ret, struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  * another slice, by its node's id, and goes round, so that they hardly ever collide.
  *
  * Pure but for reading files; any thread. */
-#ifndef BERTH_CORE_HOST_IDS_H
-#define BERTH_CORE_HOST_IDS_H
+#pragma once
 
 #include "base/err.h"
 #include "codec/subid.h"
@@ -28,5 +27,3 @@ int host_ids_are_free(struct id_range range, const char *whose, const char *sett
 
 /* How many ids one sandbox gets: those of a whole system where there are plenty, else enough. */
 int64_t host_ids_slice(struct id_range range);
-
-#endif

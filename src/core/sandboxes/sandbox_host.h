@@ -2,8 +2,7 @@
  * request for more sandboxes in advance. One per runtime, made at start.
  *
  * Immutable but for the cursor, the request and the holds; any thread. */
-#ifndef BERTH_CORE_SANDBOX_HOST_H
-#define BERTH_CORE_SANDBOX_HOST_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,5 +36,3 @@ void sandbox_host_free(struct sandbox_host *host);
  * an error that says what is missing and how to mend it. Starts a process; a success is remembered.
  * `host` may be NULL. */
 int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err);
-
-#endif

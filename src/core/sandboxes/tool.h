@@ -1,7 +1,6 @@
 /* Running programs of the system for work that they do better than our code: cp, rm, mkfs.
  * Operation threads. */
-#ifndef BERTH_CORE_TOOL_H
-#define BERTH_CORE_TOOL_H
+#pragma once
 
 #include "base/buf.h"
 #include "rt/op.h"
@@ -10,5 +9,3 @@
  * *ret_out, which may be NULL. ERR_PROVIDER "<what>: <its output>" when it fails. */
 int run_tool(struct op *op, const char *path, const char *const *argv, const char *what,
              struct buf *ret_out, struct err *err);
-
-#endif

@@ -5,8 +5,7 @@
  * itself would have it. An agent may keep existing references.
  *
  * Inside store functions. */
-#ifndef BERTH_CORE_AGENT_ENV_H
-#define BERTH_CORE_AGENT_ENV_H
+#pragma once
 
 #include "core/secrets/secret.h"
 
@@ -21,5 +20,3 @@ int agent_env_bind(struct db *db, struct op *op, const char *company_id, const c
                    const json_t *config, struct err *err);
 /* For a deleted or terminated agent: it may use no secret any more. */
 int agent_env_unbind(struct db *db, const char *company_id, const char *agent_id, struct err *err);
-
-#endif

@@ -7,8 +7,7 @@
  * secret_sweep() cleans up reservations that a crash left.
  *
  * Operation threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_SECRET_H
-#define BERTH_CORE_SECRET_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -163,5 +162,3 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err);
 /* Take a new master key into use and seal everything with it. Continues an interrupted earlier
  * change. *ret_count: versions that were sealed anew. */
 int secret_rekey(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err);
-
-#endif

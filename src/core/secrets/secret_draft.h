@@ -6,8 +6,7 @@
  *     secret_draft_abandon()   when that failed
  *
  * The value is borrowed from make to commit. */
-#ifndef BERTH_CORE_SECRET_DRAFT_H
-#define BERTH_CORE_SECRET_DRAFT_H
+#pragma once
 
 #include "core/secrets/secret.h"
 #include "store/vault_configs.h"
@@ -89,5 +88,3 @@ int secret_load(struct db *db, const struct op *op, const char *id, bool write, 
 /* Write the row; ERR_CONFLICT when it changed meanwhile. */
 int secret_store(struct db *db, struct secret *secret, struct err *err);
 void secret_name_creator(const struct op *op, const char **ret_agent, const char **ret_user);
-
-#endif

@@ -1,6 +1,5 @@
 /* One attempt to read a value, and recording attempts: shared by the files that use secrets. */
-#ifndef BERTH_CORE_SECRET_RESOLVE_H
-#define BERTH_CORE_SECRET_RESOLVE_H
+#pragma once
 
 #include "core/secrets/secret_draft.h"
 
@@ -24,5 +23,3 @@ int secret_attempt(struct op *op, struct runtime *rt, struct secret_attempt *t,
                    struct secret_value *ret, struct err *err);
 /* One transaction for all of them; attempts without a use or without a secret are not recorded. */
 void secret_record(struct op *op, struct runtime *rt, const struct secret_attempt *list, size_t n);
-
-#endif

@@ -3,8 +3,7 @@
  * places and never hold credentials.
  *
  * Operation threads; board callers. Results live in the operation's arena. */
-#ifndef BERTH_CORE_VAULT_H
-#define BERTH_CORE_VAULT_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -96,5 +95,3 @@ void vault_check_config(struct check *c, const char *key, const char *provider, 
 /* The checks of a configuration that need no provider: no credentials, and an address that is only
  * an origin. */
 void vault_check_any_config(struct check *c, const char *key, json_t *config);
-
-#endif

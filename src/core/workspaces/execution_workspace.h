@@ -5,8 +5,7 @@
  * The configuration is `metadata.config`. Closing a workspace that is in use, or whose worktree has
  * work that would be lost, is refused, and the answer says why. Closing it removes its worktree.
  * Operation threads; results live in the operation's arena. */
-#ifndef BERTH_CORE_EXECUTION_WORKSPACE_H
-#define BERTH_CORE_EXECUTION_WORKSPACE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -53,5 +52,3 @@ int execution_workspace_refuse_services(const struct op *op, const char *action,
 /* The configuration of stored metadata, as readers see it; NULL when it has none. A new reference.
  */
 json_t *execution_workspace_config(const char *metadata);
-
-#endif

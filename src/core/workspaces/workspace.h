@@ -21,8 +21,7 @@
  *
  * The engine (src/workspace) knows trees; a way (below) knows how a kind of place is reached;
  * the files core/workspaces/workspace_*.c decide what happens when. Operation threads. */
-#ifndef BERTH_CORE_WORKSPACE_H
-#define BERTH_CORE_WORKSPACE_H
+#pragma once
 
 #include "core/places/lease_record.h"
 #include "store/salvages.h"
@@ -184,5 +183,3 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
  * null, or {head, merged, conflictRef, indexStale, kept: [{name, here}], refused, firstRefused,
  * note}. */
 void restore_report_encode(struct jw *w, const struct restore_report *report);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * At most one thread works on a workspace; the second one waits or gets ERR_CONFLICT. A reader of a
  * workspace sees how far the work is. Any thread. */
-#ifndef BERTH_CORE_WORKSPACE_HOST_H
-#define BERTH_CORE_WORKSPACE_HOST_H
+#pragma once
 
 #include <pthread.h>
 
@@ -50,5 +49,3 @@ char *workspace_dir(const struct workspace_host *host, const char *id);
 char *salvage_dir(const struct workspace_host *host, const char *id);
 /* The file that is locked during a merge into a directory, by the directory's canonical path. */
 char *workspace_lock_path(const struct workspace_host *host, const char *path);
-
-#endif

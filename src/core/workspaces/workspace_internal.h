@@ -1,6 +1,5 @@
 /* Shared by the files of core/workspaces/workspace.h. */
-#ifndef BERTH_CORE_WORKSPACE_INTERNAL_H
-#define BERTH_CORE_WORKSPACE_INTERNAL_H
+#pragma once
 
 #include "core/workspaces/workspace.h"
 #include "core/workspaces/workspace_host.h"
@@ -145,5 +144,3 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
 int workspace_end(struct workspace_job *j, const char *note, struct err *err);
 /* Whether, after an error in collecting, asking the place again can never help. */
 bool workspace_is_hopeless(const struct workspace_job *j, int r);
-
-#endif

@@ -7,8 +7,7 @@
  * only when nothing is lost by that.
  *
  * One operation at a time on each; ERR_BUSY for others, which pass. Operation threads. */
-#ifndef BERTH_CORE_WORKTREE_H
-#define BERTH_CORE_WORKTREE_H
+#pragma once
 
 #include "core/runtime.h"
 #include "rt/op.h"
@@ -36,5 +35,3 @@ int worktree_look(struct op *op, struct runtime *rt, const struct execution_work
                   struct git_worktree_state *ret, struct err *err);
 /* Remove those of archived workspaces. */
 int worktree_sweep(struct op *op, struct runtime *rt, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Looking for damage in a SQLite file, and copying one: by a daemon that uses it, and by a command
  * beside the daemon. Blocking; any thread. */
-#ifndef BERTH_STORE_SQLITE_CHECK_H
-#define BERTH_STORE_SQLITE_CHECK_H
+#pragma once
 
 #include "rt/op.h"
 #include "store/sqlite/sqlite_conn.h"
@@ -27,5 +26,3 @@ int sqlite_check_references(struct sqlite_conn *c, sqlite_finding_fn fn, void *c
 /* Copy the database as it is at one moment into a new file, while others read and write it. The
  * copy is synced and complete when this returns 0. */
 int sqlite_copy(struct sqlite_conn *from, const char *to, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* One SQLite connection with its prepared statements, as a struct db. One thread at a time. */
-#ifndef BERTH_STORE_SQLITE_CONN_H
-#define BERTH_STORE_SQLITE_CONN_H
+#pragma once
 
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -32,5 +31,3 @@ bool sqlite_conn_in_transaction(struct sqlite_conn *c);
 
 /* Turn SQLite's result code into one of ours, with a text that says what to do. */
 int sqlite_error(sqlite3 *handle, int code, struct err *err);
-
-#endif

@@ -10,8 +10,7 @@
  * kernel and its arguments give it. It has to be able to escape: test_sandbox_escape.py runs each
  * one without a sandbox too, and expects ESCAPED. Whatever it fills or starts is bounded, so that
  * an escape does not hurt the machine. */
-#ifndef BERTH_TEST_ESCAPE_H
-#define BERTH_TEST_ESCAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void must_not_be_reached(long result, const char *what);
 /* Run `attempt` in a child, so that what it does to itself, and what is done to it, ends there. Its
  * return value or -1 when it was killed, then with the signal. */
 int in_child(int (*attempt)(void *ctx), void *ctx, int *ret_signal);
-
-#endif

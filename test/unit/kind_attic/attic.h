@@ -1,5 +1,4 @@
-#ifndef BERTH_TEST_UNIT_ATTIC_H
-#define BERTH_TEST_UNIT_ATTIC_H
+#pragma once
 
 #include <stdio.h>
 
@@ -15,5 +14,3 @@ struct attic {
 
 extern struct attic attic;
 extern const struct kind kind_attic;
-
-#endif

@@ -1,8 +1,7 @@
 /* The rules of issues that runs have to keep too: which callers may change an issue, which run
  * holds it, what follows from its status. The operations on issues are in core/issues/issue.h.
  * Inside store functions. */
-#ifndef BERTH_CORE_ISSUE_RULES_H
-#define BERTH_CORE_ISSUE_RULES_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/access/access.h"
@@ -59,5 +58,3 @@ bool issue_is_closed(const struct issue *issue);
 int issue_collect(void *ctx, const struct issue *row);
 /* {"issueId", "status", "assigneeAgentId", "checkoutRunId", "executionRunId"} as details. */
 int issue_conflict(const struct issue *issue, const char *text, struct err *err);
-
-#endif

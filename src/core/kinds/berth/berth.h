@@ -19,8 +19,7 @@
  *
  * Its row in `sandboxes` (store/sandboxes.h) is written in the transaction that records the intent,
  * and goes in the one that records that the place is gone. */
-#ifndef BERTH_CORE_BERTH_H
-#define BERTH_CORE_BERTH_H
+#pragma once
 
 #include "box/sandbox.h"
 #include "core/kinds/sandbox.h"
@@ -79,5 +78,3 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
                        struct exec_request *ret, struct err *err);
 int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
                         uid_t *ret_writer, struct err *err);
-
-#endif

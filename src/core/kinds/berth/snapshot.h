@@ -15,8 +15,7 @@
  * copy is thrown away, and its sandbox goes on.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_SNAPSHOT_H
-#define BERTH_CORE_SNAPSHOT_H
+#pragma once
 
 #include "box/sandbox.h"
 #include "core/places/lease_record.h"
@@ -47,5 +46,3 @@ int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sa
 
 /* 1 to 64 letters, digits, dots, hyphens, underscores; the first a letter or digit. */
 bool sandbox_name_is_valid(const char *name);
-
-#endif

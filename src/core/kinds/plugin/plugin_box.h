@@ -13,8 +13,7 @@
  * metadata says so: `commands` is `box` or `execute`, and `commandsReason` why.
  *
  * Operation threads, except where said. */
-#ifndef BERTH_CORE_PLUGIN_BOX_H
-#define BERTH_CORE_PLUGIN_BOX_H
+#pragma once
 
 #include "core/exec/box_route.h"
 #include "core/exec/exec.h"
@@ -67,5 +66,3 @@ int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease 
 
 /* plugin_box_line.c; loop thread: see struct box_route. */
 int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err);
-
-#endif

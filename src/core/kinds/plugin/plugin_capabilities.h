@@ -5,8 +5,7 @@
  * out. Everything else is false, so a caller can always fall back to plain execute.
  *
  * Pure, but for plugin_lease_capabilities(), which asks the host. Any thread. */
-#ifndef BERTH_CORE_PLUGIN_CAPABILITIES_H
-#define BERTH_CORE_PLUGIN_CAPABILITIES_H
+#pragma once
 
 #include "core/kinds/plugin/plugin_place.h"
 
@@ -46,5 +45,3 @@ struct plugin_capabilities plugin_capabilities_from_json(const json_t *v);
 /* Of a lease that a plugin keeps. */
 struct plugin_capabilities plugin_lease_capabilities(struct runtime *rt,
                                                      const struct plugin_lease *lease);
-
-#endif

@@ -1,7 +1,6 @@
 /* A lease that a worker grants after its caller gave up. No caller will ever use it, so it is
  * destroyed, and the place that was uncertain about it says so. */
-#ifndef BERTH_CORE_PLUGIN_LATE_H
-#define BERTH_CORE_PLUGIN_LATE_H
+#pragma once
 
 #include "codec/json.h"
 #include "core/runtime.h"
@@ -16,5 +15,3 @@ struct late_lease *late_lease_new(struct runtime *rt, const struct place *place,
 void late_lease_free(struct late_lease *late);
 /* For struct plugin_call: takes ctx, a struct late_lease. */
 void late_lease_arrived(void *ctx, const json_t *result);
-
-#endif

@@ -13,8 +13,7 @@
  *
  * Calls are made with secrets resolved; resolved values are never stored. Operation threads;
  * results live in the operation's arena. */
-#ifndef BERTH_CORE_PLUGIN_PLACE_H
-#define BERTH_CORE_PLUGIN_PLACE_H
+#pragma once
 
 #include "core/kinds/kind.h"
 #include "plugin/host.h"
@@ -164,5 +163,3 @@ int plugin_probe_provider(struct op *op, struct runtime *rt, const struct probe_
                           json_t *config, struct probe_result *ret, struct err *err);
 int plugin_probe_driver(struct op *op, struct runtime *rt, const struct probe_target *target,
                         json_t *config, struct probe_result *ret, struct err *err);
-
-#endif

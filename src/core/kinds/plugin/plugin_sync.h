@@ -16,8 +16,7 @@
  * beneath a root that the caller names. Both are checked before anything is sent.
  *
  * Operation threads. */
-#ifndef BERTH_CORE_PLUGIN_SYNC_H
-#define BERTH_CORE_PLUGIN_SYNC_H
+#pragma once
 
 #include "core/kinds/plugin/plugin_place.h"
 
@@ -83,5 +82,3 @@ int plugin_sync_in(struct op *op, struct runtime *rt, const struct plugin_sync *
 int plugin_sync_out(struct op *op, struct runtime *rt, const struct plugin_sync *sync,
                     const char *root, struct plugin_sync_operation *operations, size_t n,
                     struct err *err);
-
-#endif

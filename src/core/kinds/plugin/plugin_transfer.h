@@ -1,7 +1,6 @@
 /* The commands of core/exec/exec_transfer.h, run by the worker that keeps a lease:
  * environmentExecute with the working directory `/` and without input. Operation threads. */
-#ifndef BERTH_CORE_PLUGIN_TRANSFER_H
-#define BERTH_CORE_PLUGIN_TRANSFER_H
+#pragma once
 
 #include "core/exec/exec_transfer.h"
 #include "core/kinds/plugin/plugin_place.h"
@@ -18,5 +17,3 @@ struct plugin_transfer {
 
 void plugin_transfer_init(struct plugin_transfer *p, struct runtime *rt,
                           const struct plugin_lease *lease, struct exec_transfer *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* The configuration of an ssh environment, and from there to a target: its secrets are resolved
  * here, for one login each, and kept nowhere. Operation threads. */
-#ifndef BERTH_CORE_SSH_CONFIG_H
-#define BERTH_CORE_SSH_CONFIG_H
+#pragma once
 
 #include "core/kinds/kind.h"
 #include "core/secrets/secret.h"
@@ -27,5 +26,3 @@ int ssh_config_resolve(struct op *op, struct runtime *rt, const char *company_id
                        const char *environment_id, json_t *config,
                        const struct secret_context *context, struct ssh_target *ret,
                        json_t **ret_resolved, struct err *err);
-
-#endif

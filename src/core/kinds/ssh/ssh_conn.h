@@ -11,8 +11,7 @@
  * login and never kept.
  *
  * The registry's lock guards the registry and the members marked below. */
-#ifndef BERTH_CORE_SSH_CONN_H
-#define BERTH_CORE_SSH_CONN_H
+#pragma once
 
 #include <pthread.h>
 #include <uv.h>
@@ -109,5 +108,3 @@ struct mux *ssh_carrier_mux(struct ssh_conn *c);
 void ssh_carrier_close(struct ssh_conn *c);
 /* Any thread: a place has left the connection; it may be idle now. */
 void ssh_carrier_tick(struct ssh_conn *c);
-
-#endif

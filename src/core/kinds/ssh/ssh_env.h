@@ -1,7 +1,6 @@
 /* The variables of a command on an ssh host: what its login has, what its start-up files make of
  * it, and what the caller set, later ones winning. Pure; any thread. */
-#ifndef BERTH_CORE_SSH_ENV_H
-#define BERTH_CORE_SSH_ENV_H
+#pragma once
 
 #include "core/exec/exec_request.h"
 
@@ -12,5 +11,3 @@ int ssh_env_check(const json_t *env, struct err *err);
 /* The command as it is given to a box: /bin/sh sources the start-up files of the login, sets what
  * was set explicitly again, and becomes the command. `in->login` are the variables of the login. */
 void ssh_env_wrap(struct arena *arena, const struct exec_request *in, struct exec_request *ret);
-
-#endif

@@ -1,8 +1,7 @@
 /* The daemon's state for ssh environments: where private directories and recorded host keys are,
  * the boxes that can be brought to a host, and the connections to hosts (ssh_conn.h). One per
  * runtime. Any thread, except where said. */
-#ifndef BERTH_CORE_SSH_HOSTS_H
-#define BERTH_CORE_SSH_HOSTS_H
+#pragma once
 
 #include <uv.h>
 
@@ -41,5 +40,3 @@ int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place,
 
 /* How boxes on ssh hosts are reached. */
 extern const struct box_route ssh_route;
-
-#endif

@@ -3,8 +3,7 @@
  * limit kills their tree by a second login, found by the variables it carries.
  *
  * A thread each; callbacks come from it. */
-#ifndef BERTH_CORE_SSH_PLAIN_H
-#define BERTH_CORE_SSH_PLAIN_H
+#pragma once
 
 #include "core/exec/exec.h"
 
@@ -16,5 +15,3 @@ int ssh_plain_end_place(struct op *op, struct runtime *rt, const struct place *p
                         struct err *err);
 /* The daemon ends: kill them all, and wait for their threads. */
 void ssh_plain_stop(struct ssh_hosts *hosts);
-
-#endif
