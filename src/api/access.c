@@ -14,11 +14,10 @@
 static const char *base_url(struct call *c)
 {
         const char *url = c->rt->settings.public_url;
-        size_t n;
 
         if (!url)
                 return arena_printf(&c->arena, "http://%s", c->host ? c->host : "localhost:3100");
-        n = strlen(url);
+        size_t n = strlen(url);
         while (n > 0 && url[n - 1] == '/')
                 n--;
         return arena_strndup(&c->arena, url, n);
@@ -168,11 +167,10 @@ static int get_me(struct call *c, struct err *err)
         struct arena *a = c->op->arena;
         struct jw *w = call_json(c);
         struct user user;
-        int r;
 
         if (c->actor.type != ACTOR_BOARD)
                 return err_set(err, ERR_UNAUTHORIZED, "Board authentication required");
-        r = store_read_begin(c->op, c->rt->store, &db, err);
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
         if (r >= 0)
                 r = users_get(db, c->actor.user_id, a, &user, err);
         if (r < 0)
@@ -203,11 +201,9 @@ static int get_me(struct call *c, struct err *err)
 
 static int get_session(struct call *c, struct err *err)
 {
-        struct jw *w;
-
         if (c->actor.type != ACTOR_BOARD)
                 return err_set(err, ERR_UNAUTHORIZED, "Board authentication required");
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_key(w, "session");
         jw_object(w);
@@ -322,11 +318,10 @@ static int create_board_key(struct call *c, struct err *err)
 static int revoke_current(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);
-        int r;
 
         if (c->actor.source != SOURCE_BOARD_KEY)
                 return err_set(err, ERR_INVALID, "Current board API key context is required");
-        r = auth_revoke_board_key(c->op, c->rt, c->actor.key_id, err);
+        int r = auth_revoke_board_key(c->op, c->rt, c->actor.key_id, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -357,7 +352,6 @@ static int show_member(void *ctx, const struct membership *m)
 {
         struct members *all = ctx;
         struct jw *w = &all->c->json;
-        int r;
 
         jw_object(w);
         jw_kstring(w, "id", m->id);
@@ -368,8 +362,8 @@ static int show_member(void *ctx, const struct membership *m)
         jw_kstring(w, "status", m->status);
         jw_key(w, "grants");
         jw_array(w);
-        r = grants_list(all->db, m->company_id, m->principal_type, m->principal_id,
-                        all->c->op->arena, show_grant, w, all->err);
+        int r = grants_list(all->db, m->company_id, m->principal_type, m->principal_id,
+                            all->c->op->arena, show_grant, w, all->err);
         jw_array_end(w);
         jw_ktime(w, "createdAt", m->created_at);
         jw_ktime(w, "updatedAt", m->updated_at);

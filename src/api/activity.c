@@ -58,18 +58,16 @@ static int check_entry(struct call *c, struct activity *row, struct err *err)
         static const char *const types[] = { "agent", "user", "system", "plugin", NULL };
         CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
-        const char *type;
-        json_t *details;
 
         check_init(&k, c->body);
-        type = check_enum(&k, "actorType", CHECK_OPTIONAL, types);
+        const char *type = check_enum(&k, "actorType", CHECK_OPTIONAL, types);
         row->actor_type = type ? arena_strdup(a, type) : "system";
         row->actor_id = arena_strdup(a, check_string(&k, "actorId", CHECK_REQUIRED, 1, 0));
         row->action = arena_strdup(a, check_string(&k, "action", CHECK_REQUIRED, 1, 0));
         row->entity_type = arena_strdup(a, check_string(&k, "entityType", CHECK_REQUIRED, 1, 0));
         row->entity_id = arena_strdup(a, check_string(&k, "entityId", CHECK_REQUIRED, 1, 0));
         row->agent_id = arena_strdup(a, check_uuid(&k, "agentId", CHECK_NULLABLE));
-        details = check_record(&k, "details", CHECK_NULLABLE);
+        json_t *details = check_record(&k, "details", CHECK_NULLABLE);
         if (details) {
                 audit_redact(details);
                 row->details = json_to_arena(a, details);

@@ -52,8 +52,6 @@ static int test_environment(struct call *c, struct err *err)
         CLEAN(check_done) struct check k = { 0 };
         struct adapter_test_request req = { .company_id = c->params[0], .type = c->params[1] };
         struct adapter_test_result result;
-        json_t *config;
-        struct jw *w;
         int r = access_authenticated(&c->actor, err);
 
         if (r >= 0)
@@ -61,7 +59,7 @@ static int test_environment(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         check_init(&k, c->body);
-        config = check_record(&k, "adapterConfig", CHECK_OPTIONAL);
+        json_t *config = check_record(&k, "adapterConfig", CHECK_OPTIONAL);
         req.environment_id =
                 arena_strdup(c->op->arena, check_uuid(&k, "environmentId", CHECK_NULLABLE));
         r = check_end(&k, err);
@@ -71,7 +69,7 @@ static int test_environment(struct call *c, struct err *err)
         json_decref(req.config);
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "adapterType", result.type);
         jw_kstring(w, "status", result.status);

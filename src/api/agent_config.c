@@ -125,10 +125,9 @@ static int set_instructions_path(struct call *c, struct err *err)
         struct agent_instructions set = { 0 };
         struct jw *w = call_json(c);
         struct agent agent;
-        int r;
 
         set.body = body_decode(&type, c->body, true, c->op->arena, &set);
-        r = agent_set_instructions_path(c->op, c->rt, c->params[0], &set, &agent, err);
+        int r = agent_set_instructions_path(c->op, c->rt, c->params[0], &set, &agent, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -223,14 +222,13 @@ static int encode_skills(struct call *c, const struct agent *g, bool full, struc
         CLEAN(json_decrefp) json_t *config = NULL;
         bool supported = has_skills(g);
         struct skill_list skills = { 0 };
-        struct jw *w;
         int r = json_parse(g->adapter_config, strlen(g->adapter_config), &config, err);
 
         if (r >= 0 && full && supported)
                 r = skill_list(c->op->arena, c->rt->data_dir, g->company_id, &skills, err);
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "adapterType", g->adapter_type);
         jw_kbool(w, "supported", supported);
@@ -256,7 +254,6 @@ static int list_skills(struct call *c, struct err *err)
         const char *id = c->params[0];
         CLEAN(store_read_end) struct db *db = NULL;
         struct skill_list skills;
-        struct jw *w;
         int r = call_read(c, id, &db, err);
 
         store_read_end(&db);
@@ -264,7 +261,7 @@ static int list_skills(struct call *c, struct err *err)
                 r = skill_list(c->op->arena, c->rt->data_dir, id, &skills, err);
         if (r < 0)
                 return r;
-        w = call_list(c);
+        struct jw *w = call_list(c);
         for (size_t i = 0; i < skills.n; i++) {
                 const struct skill *s = &skills.at[i];
 
@@ -323,7 +320,6 @@ static int wanted_skills(struct call *c, json_t **ret, struct err *err)
         const char *mode = json_get_string(c->body, "mode");
         struct agent agent;
         bool full;
-        int r;
 
         if (!mode || streq(mode, "replace") || !json_is_array(named)) {
                 *ret = json_incref(named);
@@ -331,7 +327,7 @@ static int wanted_skills(struct call *c, json_t **ret, struct err *err)
         }
         if (!streq(mode, "add") && !streq(mode, "remove"))
                 return err_set(err, ERR_INVALID, "mode must be add, remove or replace");
-        r = agent_get(c->op, c->rt, c->params[0], &agent, &full, err);
+        int r = agent_get(c->op, c->rt, c->params[0], &agent, &full, err);
         if (r >= 0)
                 r = json_parse(agent.adapter_config, strlen(agent.adapter_config), &config, err);
         if (r < 0)

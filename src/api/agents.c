@@ -78,10 +78,9 @@ static int hire_agent(struct call *c, struct err *err)
         struct jw *w = call_json(c);
         struct agent_patch patch;
         struct agent agent;
-        int r;
 
         agent_patch_read(c->op->arena, c->body, true, &patch);
-        r = agent_create(c->op, c->rt, c->params[0], &patch, true, &agent, err);
+        int r = agent_create(c->op, c->rt, c->params[0], &patch, true, &agent, err);
         if (r < 0)
                 return r;
         jw_object(w);
@@ -135,10 +134,9 @@ static int patch_permissions(struct call *c, struct err *err)
         static const struct body_type type = BODY_TYPE(members, .is_strict = true);
         struct agent_rights rights = { 0 };
         struct agent agent;
-        int r;
 
         rights.body = body_decode(&type, c->body, true, c->op->arena, &rights);
-        r = agent_set_permissions(c->op, c->rt, c->params[0], &rights, &agent, err);
+        int r = agent_set_permissions(c->op, c->rt, c->params[0], &rights, &agent, err);
         return r < 0 ? r : answer_detail(c, c->params[0], err);
 }
 

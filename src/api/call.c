@@ -36,13 +36,12 @@ static const char *public_text(int code, const struct err *err)
 static void write_error(struct call *c, int code, const struct err *err)
 {
         const struct err_info *info = err_info(code);
-        struct jw *w;
 
         c->status = c->is_channel ? channel_status(code, info->http_status) : info->http_status;
         c->content_type = NULL;
         c->n_fields = 0;
         buf_clear(&c->out);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "error",
                    c->is_channel ? channel_text(code, public_text(code, err))
@@ -203,13 +202,12 @@ static int check_seat(struct call *c, struct err *err)
 static void run_handler(struct call *c, struct op *op)
 {
         CLEAN(err_done) struct err err = { 0 };
-        int r;
 
         c->op = op;
         op->actor = &c->actor;
         op->run_id = c->run_id;
         c->on_loop = NULL;
-        r = check_seat(c, &err);
+        int r = check_seat(c, &err);
         if (r >= 0)
                 r = c->stage ? c->stage(c, &err) : first_stage(c, &err);
         if (r >= 0 && buf_failed(&c->out))
@@ -295,7 +293,6 @@ static void job_done(struct pool_job *job)
 static void submit(struct call *c)
 {
         CLEAN(err_done) struct err err = { 0 };
-        int r;
 
         c->job = (struct pool_job){
                 .run = job_run,
@@ -307,7 +304,7 @@ static void submit(struct call *c)
         if (c->lane.key[0])
                 pool_job_lane(&c->job, c->route->flags & ROUTE_CLOSES ? LANE_CLOSING : LANE_PEERS,
                               c->lane);
-        r = pool_submit(c->api->pool, &c->job, &err);
+        int r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
                 call_fail(c, r, &err);
         else if (c->gone)
@@ -345,18 +342,26 @@ static void run_inline(struct call *c)
 
 static bool is_json(const char *content_type)
 {
-        size_t n;
-
         if (!content_type)
                 return false;
-        n = strcspn(content_type, "; \t");
+        size_t n = strcspn(content_type, "; \t");
         return (n == 16 && strncasecmp(content_type, "application/json", n) == 0) ||
                (n > 5 && strncasecmp(content_type + n - 5, "+json", 5) == 0);
 }
 
-/* The headers that count. Through a channel only two do. */
-static int read_headers(struct call *c, struct err *err)
+static int read_request(struct call *c, struct err *err)
 {
+        size_t len = c->channel_body.len;
+        const char *body = c->is_channel ? buf_str(&c->channel_body) : http_body(c->x, &len);
+
+        c->query = http_query(c->x);
+        if (len > 0 && !(c->route->flags & ROUTE_RAW_BODY) &&
+            is_json(http_header(c->x, "content-type"))) {
+                c->body_text = body;
+                c->body_len = len;
+        }
+
+        /* The headers that count. Through a channel only two do. */
         const char *run_id = http_header(c->x, "x-paperclip-run-id");
         struct uuid id;
 
@@ -372,20 +377,6 @@ static int read_headers(struct call *c, struct err *err)
                 c->run_id = arena_strdup(&c->arena, id.s);
         }
         return 0;
-}
-
-static int read_request(struct call *c, struct err *err)
-{
-        size_t len = c->channel_body.len;
-        const char *body = c->is_channel ? buf_str(&c->channel_body) : http_body(c->x, &len);
-
-        c->query = http_query(c->x);
-        if (len > 0 && !(c->route->flags & ROUTE_RAW_BODY) &&
-            is_json(http_header(c->x, "content-type"))) {
-                c->body_text = body;
-                c->body_len = len;
-        }
-        return read_headers(c, err);
 }
 
 static void answer_options(struct call *c, const struct buf *allowed)
@@ -438,7 +429,6 @@ static void on_request(void *ctx, struct http_exchange *x)
         const struct http_peer *peer = http_peer(x);
         struct call *c = call_new(ctx, x);
         char client[sizeof(peer->client)];
-        int r;
 
         if (peer->via) {
                 channel_begin(c);
@@ -448,7 +438,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         c->is_known = peer->uid != (uid_t)-1;
         http_request_client(x, c->rt->settings.reverse_proxy, client, sizeof(client));
         c->client = arena_strdup(&c->arena, client);
-        r = guard_request(c, peer, http_method(x), &err);
+        int r = guard_request(c, peer, http_method(x), &err);
         if (r < 0)
                 answer_refused(c, http_path(x), &err);
         else
@@ -461,7 +451,6 @@ void call_route(struct call *c)
         CLEAN(buf_done) struct buf allowed = BUF_INIT;
         const char *method = http_method(c->x), *path = http_path(c->x);
         struct actor ignored;
-        int r;
 
         c->route = route_find(c, method, path, &allowed);
         if (!c->route && allowed.len == 0)
@@ -480,7 +469,7 @@ void call_route(struct call *c)
                 answer_missing(c, path);
                 return;
         }
-        r = read_request(c, &err);
+        int r = read_request(c, &err);
         if (r >= 0 && (c->route->flags & ROUTE_SOCKET))
                 r = socket_check(c, &err);
         if (r < 0)

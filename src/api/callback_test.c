@@ -60,7 +60,6 @@ static int post_run(struct call *c, struct err *err)
         struct test_run t = { .c = c };
         struct callback_address address;
         struct lease_record record;
-        struct jw *w;
         int r = lease_load(c->op, c->rt, json_get_string(c->body, "leaseId"), &record, err);
 
         if (r >= 0)
@@ -70,7 +69,7 @@ static int post_run(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         c->status = 201;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "runId", t.run.id);
         jw_kstring(w, "url", address.url);

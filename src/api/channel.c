@@ -14,14 +14,12 @@
 
 static void set_error(struct call *c, int status, const char *text)
 {
-        struct jw *w;
-
         c->status = status;
         c->content_type = NULL;
         c->etag[0] = '\0';
         c->n_fields = 0;
         buf_clear(&c->out);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "error", text);
         jw_object_end(w);

@@ -106,11 +106,10 @@ static int patch_company(struct call *c, struct err *err)
 {
         struct company_patch patch = { 0 };
         struct company company;
-        int r;
 
         if (c->body)
                 patch.body = body_decode(&company_body, c->body, false, c->op->arena, &patch);
-        r = company_update(c->op, c->rt, c->params[0], &patch, &company, err);
+        int r = company_update(c->op, c->rt, c->params[0], &patch, &company, err);
         return answer_company(c, r, &company);
 }
 

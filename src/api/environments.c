@@ -110,12 +110,11 @@ static int remove_environment(struct call *c, struct err *err)
 {
         struct environment env;
         const char *move_to = call_query(c, "moveTo");
-        int r;
 
         if (move_to && !uuid_is_valid(move_to))
                 return err_set(err, ERR_INVALID, "moveTo is no id of an environment");
-        r = environment_delete(c->op, c->rt, c->params[0], call_query_flag(c, "closeLeases"),
-                               move_to, &env, err);
+        int r = environment_delete(c->op, c->rt, c->params[0], call_query_flag(c, "closeLeases"),
+                                   move_to, &env, err);
         return answer_environment(c, r, &env, false);
 }
 
@@ -123,12 +122,11 @@ static int get_blast_radius(struct call *c, struct err *err)
 {
         struct blast_radius radius = { 0 };
         const struct environment_references *refs = &radius.refs;
-        struct jw *w;
         int r = environment_blast_radius(c->op, c->rt, c->params[0], &radius, err);
 
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "environmentId", c->params[0]);
         jw_kbool(w, "canDelete", json_array_size(radius.blocked) == 0);
@@ -159,11 +157,9 @@ static int get_blast_radius(struct call *c, struct err *err)
 
 static int answer_probe(struct call *c, int r, const struct probe_result *res)
 {
-        struct jw *w;
-
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kbool(w, "ok", res->ok);
         jw_kstring(w, "driver", res->driver);

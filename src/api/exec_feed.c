@@ -52,11 +52,10 @@ static int exec_feed_load_row(struct exec_feed *e, struct op *op)
 void exec_feed_load(struct feed *f, struct op *op)
 {
         struct exec_feed *e = container_of(f, struct exec_feed, feed);
-        int r;
 
         e->end.status = EXEC_LOST;
         e->end.code = -1;
-        r = exec_feed_load_row(e, op);
+        int r = exec_feed_load_row(e, op);
         e->loaded = r >= 0 || r == ERR_NOT_FOUND;
         e->load_failed = !e->loaded;
 }
@@ -97,22 +96,19 @@ enum feed_step exec_feed_read(struct exec_feed *e, int stream, bool text, char *
                               size_t *ret_len)
 {
         struct exec_file **file = &e->file[stream];
-        uint64_t from;
-        ssize_t n;
-        int fd, r;
 
         if (!e->watching && !e->loaded) /* the row says how much there is */
                 return e->load_failed ? FEED_FAILED : FEED_LOAD;
         if (e->at[stream] >= e->len[stream])
                 return FEED_WAIT;
-        r = *file ? 0 : exec_file_get(e->feed.api->rt, e->id, stream == 1, file, NULL);
+        int r = *file ? 0 : exec_file_get(e->feed.api->rt, e->id, stream == 1, file, NULL);
         if (r < 0) /* a file that is gone has nothing */
                 return r == ERR_NOT_FOUND ? FEED_WAIT : FEED_FAILED;
-        fd = exec_file_fd(*file);
-        from = MIN(exec_output_from(fd, e->at[stream]), e->len[stream]);
+        int fd = exec_file_fd(*file);
+        uint64_t from = MIN(exec_output_from(fd, e->at[stream]), e->len[stream]);
         e->dropped[stream] += from - e->at[stream];
         e->at[stream] = from;
-        n = pread(fd, out, (size_t)MIN((uint64_t)max, e->len[stream] - from), (off_t)from);
+        ssize_t n = pread(fd, out, (size_t)MIN((uint64_t)max, e->len[stream] - from), (off_t)from);
         if (n < 0)
                 return FEED_FAILED;
         if (text && (!e->loaded || from + (uint64_t)n < e->len[stream]))

@@ -218,7 +218,6 @@ static int update_execution_workspace(struct call *c, struct err *err)
         struct close_readiness k = { 0 };
         struct issue_rows issues;
         struct execution_workspace e;
-        struct jw *w;
         int r = execution_workspace_update(c->op, c->rt, c->params[0], c->body, &e, &k, err);
 
         if (r <= 0)
@@ -227,7 +226,7 @@ static int update_execution_workspace(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         c->status = 409;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "error", "The workspace cannot be closed now; closeReadiness says why.");
         jw_key(w, "closeReadiness");

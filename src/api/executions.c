@@ -84,14 +84,12 @@ static int get_execution(struct call *c, struct err *err)
 {
         struct execution row;
         struct exec_view live;
-        bool open;
-        struct jw *w;
         int r = call_execution(c, &row, err);
 
         if (r < 0)
                 return r;
-        open = exec_snapshot(c->rt->hub, row.id, &live);
-        w = call_json(c);
+        bool open = exec_snapshot(c->rt->hub, row.id, &live);
+        struct jw *w = call_json(c);
         encode_execution(c->rt, w, &row, open ? &live : NULL);
         return 0;
 }
@@ -105,11 +103,10 @@ static int show_execution(void *ctx, const struct execution *row)
 {
         struct listing *l = ctx;
         struct exec_view live;
-        bool open;
 
         if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
-        open = exec_snapshot(l->c->rt->hub, row->id, &live);
+        bool open = exec_snapshot(l->c->rt->hub, row->id, &live);
         encode_execution(l->c->rt, l->page.w, row, open ? &live : NULL);
         return 0;
 }
@@ -163,7 +160,6 @@ static int answer_ended(struct call *c, struct err *err)
         CLEAN(buf_done) struct buf out = { .max = OUTPUT_MAX }, errors = { .max = OUTPUT_MAX };
         struct execution row;
         bool truncated = false;
-        struct jw *w;
         int r = read_execution(c, c->params[0], wait->id, &row, err);
 
         if (r < 0)
@@ -184,7 +180,7 @@ static int answer_ended(struct call *c, struct err *err)
                 return r;
         }
         c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "execId", row.id);
         if (row.exit_code >= 0)
@@ -214,10 +210,9 @@ static int answer_ended(struct call *c, struct err *err)
 static void answer_started(struct waiting *wait, const struct exec_view *view)
 {
         struct call *c = wait->c;
-        struct jw *w;
 
         c->status = 202;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "execId", wait->id);
         jw_kint(w, "pid", view->pid);
@@ -422,10 +417,9 @@ static void stdin_on_loop(struct call *c)
         CLEAN(err_done) struct err err = { 0 };
         struct action *a = c->data;
         struct stdin_piece piece = { .eof = call_query_flag(c, "eof"), .offset = a->offset };
-        int r;
 
         piece.data = http_body(c->x, &piece.len);
-        r = exec_stdin(c->rt->hub, a->id, &piece, stdin_done, c, &err);
+        int r = exec_stdin(c->rt->hub, a->id, &piece, stdin_done, c, &err);
         if (r < 0)
                 answer_action(c, r, &err);
 }
@@ -457,13 +451,12 @@ static int post_signal(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct execution row;
-        const char *name;
         int number, r = call_execution(c, &row, err);
 
         check_init(&k, c->body);
         if (r < 0)
                 return r;
-        name = check_string(&k, "signal", CHECK_REQUIRED, 1, 16);
+        const char *name = check_string(&k, "signal", CHECK_REQUIRED, 1, 16);
         number = name ? signal_number(name) : 0;
         if (name && !number)
                 check_custom(&k, "signal", "There is no such signal; use a name such as SIGTERM");
@@ -488,20 +481,18 @@ static int post_resize(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct execution row;
-        struct action *a;
-        int64_t columns, rows;
         int r = call_execution(c, &row, err);
 
         check_init(&k, c->body);
         if (r < 0)
                 return r;
-        columns = check_int(&k, "columns", CHECK_REQUIRED, 1, 9999, NULL);
-        rows = check_int(&k, "rows", CHECK_REQUIRED, 1, 9999, NULL);
+        int64_t columns = check_int(&k, "columns", CHECK_REQUIRED, 1, 9999, NULL);
+        int64_t rows = check_int(&k, "rows", CHECK_REQUIRED, 1, 9999, NULL);
         check_unknown(&k, (const char *[]){ "columns", "rows", NULL });
         r = check_end(&k, err);
         if (r < 0)
                 return r;
-        a = new_action(c, &row);
+        struct action *a = new_action(c, &row);
         a->columns = (uint16_t)columns;
         a->rows = (uint16_t)rows;
         c->on_loop = resize_on_loop;

@@ -25,11 +25,10 @@ static int get_health(struct call *c, struct err *err)
         bool trusted = s->mode == MODE_LOCAL_TRUSTED;
         bool anonymous = c->actor.type == ACTOR_NONE;
         struct pool_stats pool;
-        struct jw *w;
 
         pool_stats(c->api->pool, &pool);
 
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         if (!store_healthy(c->rt->store)) {
                 c->status = 503;

@@ -122,10 +122,9 @@ static int create_issue(struct call *c, struct err *err)
 {
         struct issue_patch patch = { 0 };
         struct issue issue;
-        int r;
 
         patch.body = body_decode(&issue_body, c->body, true, c->op->arena, &patch);
-        r = issue_create(c->op, c->rt, c->params[0], NULL, &patch, &issue, err);
+        int r = issue_create(c->op, c->rt, c->params[0], NULL, &patch, &issue, err);
         return answer_issue(c, r, &issue);
 }
 
@@ -133,10 +132,9 @@ static int create_child(struct call *c, struct err *err)
 {
         struct issue_patch patch = { 0 };
         struct issue issue;
-        int r;
 
         patch.body = body_decode(&issue_body, c->body, true, c->op->arena, &patch);
-        r = issue_create(c->op, c->rt, NULL, c->params[0], &patch, &issue, err);
+        int r = issue_create(c->op, c->rt, NULL, c->params[0], &patch, &issue, err);
         return answer_issue(c, r, &issue);
 }
 
@@ -165,10 +163,9 @@ static int patch_issue(struct call *c, struct err *err)
         struct issue_patch patch = { 0 };
         struct issue_comment comment;
         struct issue issue;
-        int r;
 
         patch.body = body_decode(&issue_body, c->body, false, c->op->arena, &patch);
-        r = issue_update(c->op, c->rt, c->params[0], &patch, &issue, &comment, err);
+        int r = issue_update(c->op, c->rt, c->params[0], &patch, &issue, &comment, err);
         if (r >= 0)
                 encode_issue_change(call_json(c), &issue, &comment);
         return r;
@@ -320,10 +317,9 @@ static int create_comment(struct call *c, struct err *err)
         static const struct body_type type = BODY_TYPE(members);
         struct issue_posting posting = { 0 };
         struct issue_comment comment;
-        int r;
 
         posting.body = body_decode(&type, c->body, true, c->op->arena, &posting);
-        r = issue_comment_create(c->op, c->rt, c->params[0], &posting, &comment, err);
+        int r = issue_comment_create(c->op, c->rt, c->params[0], &posting, &comment, err);
         return r < 0 ? r : show_comment(call_json(c), &comment);
 }
 
@@ -387,11 +383,10 @@ static int put_document(struct call *c, struct err *err)
         struct issue_writing writing = { 0 };
         struct issue_document document;
         bool created;
-        int r;
 
         writing.body = body_decode(&type, c->body, true, c->op->arena, &writing);
-        r = issue_document_put(c->op, c->rt, c->params[0], c->params[1], &writing, &document,
-                               &created, err);
+        int r = issue_document_put(c->op, c->rt, c->params[0], c->params[1], &writing, &document,
+                                   &created, err);
         c->status = created ? 201 : 200;
         return r < 0 ? r : show_document(call_json(c), &document);
 }

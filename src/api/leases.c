@@ -165,13 +165,12 @@ static int renew_lease(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
-        int64_t ttl;
         int r = call_lease(c, LEASE_KEEP, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)
                 return r;
-        ttl = check_int(&k, "ttlMs", CHECK_REQUIRED, 1, TTL_MAX_MS, NULL);
+        int64_t ttl = check_int(&k, "ttlMs", CHECK_REQUIRED, 1, TTL_MAX_MS, NULL);
         check_unknown(&k, (const char *[]){ "ttlMs", NULL });
         r = check_end(&k, err);
         if (r >= 0)
@@ -182,10 +181,9 @@ static int renew_lease(struct call *c, struct err *err)
 static int check_status(struct call *c, const char **ret, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
-        const char *status;
 
         check_init(&k, c->body);
-        status = check_enum(&k, "status", CHECK_OPTIONAL, end_statuses);
+        const char *status = check_enum(&k, "status", CHECK_OPTIONAL, end_statuses);
         check_unknown(&k, (const char *[]){ "status", NULL });
         *ret = status ? arena_strdup(c->op->arena, status) : LEASE_RELEASED;
         return check_end(&k, err);
@@ -248,7 +246,6 @@ static int realize_workspace(struct call *c, struct err *err)
         struct check n;
         struct lease_record record;
         json_t *workspace, *answer = NULL;
-        const char *local;
         int r = call_lease(c, LEASE_USE, &record, err);
 
         check_init(&k, c->body);
@@ -256,7 +253,7 @@ static int realize_workspace(struct call *c, struct err *err)
                 return r;
         workspace = check_record(&k, "workspace", CHECK_REQUIRED);
         check_nested(&n, &k, "workspace", workspace);
-        local = check_string(&n, "localPath", CHECK_OPTIONAL, 1, 4096);
+        const char *local = check_string(&n, "localPath", CHECK_OPTIONAL, 1, 4096);
         (void)check_string(&n, "remotePath", CHECK_OPTIONAL, 1, 4096);
         (void)check_string(&n, "mode", CHECK_OPTIONAL, 1, 64);
         (void)check_record(&n, "metadata", CHECK_OPTIONAL);

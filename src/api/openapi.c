@@ -71,12 +71,11 @@ static bool is_first(const struct route *route)
 
 static int get_openapi(struct call *c, struct err *err)
 {
-        struct jw *w;
         int r = access_authenticated(&c->actor, err);
 
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "openapi", "3.1.0");
         jw_kraw(w, "info", "{\"title\":\"Berth\",\"version\":\"" BERTH_VERSION "\"}");

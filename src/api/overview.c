@@ -50,7 +50,6 @@ static int dashboard(struct call *c, struct err *err)
         struct jw *w = call_json(c);
         struct counts n = { 0 };
         struct company company;
-        int64_t budget, spent;
         int r = call_read(c, id, &db, err);
 
         if (r >= 0)
@@ -63,8 +62,8 @@ static int dashboard(struct call *c, struct err *err)
                                               err);
         if (r < 0)
                 return r;
-        budget = company.budget_monthly_cents;
-        spent = company.spent_monthly_cents;
+        int64_t budget = company.budget_monthly_cents;
+        int64_t spent = company.spent_monthly_cents;
         jw_object(w);
         jw_kstring(w, "companyId", company.id);
         jw_key(w, "agents");

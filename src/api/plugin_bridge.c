@@ -6,11 +6,9 @@
 
 static int refuse_bridge(struct call *c, const struct err *err, const char *code)
 {
-        struct jw *w;
-
         c->status = 502;
         buf_clear(&c->out);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "code", code);
         jw_kstring(w, "message", err->msg);
@@ -41,7 +39,6 @@ static int call_plugin_page(struct call *c, bool is_action, struct err *err)
         CLEAN(check_done) struct check body = { 0 };
         CLEAN(json_decrefp) json_t *answer = NULL;
         struct plugin_page_call call = { .is_action = is_action, .key = c->params[1] };
-        struct jw *w;
         int r = access_board(c->op->actor, err);
 
         if (r < 0)
@@ -57,7 +54,7 @@ static int call_plugin_page(struct call *c, bool is_action, struct err *err)
                 r = plugin_call_page(c->op, c->rt, c->params[0], &call, &answer, err);
         if (r < 0)
                 return call_bridge(c, r, err);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kvalue(w, "data", answer);
         jw_object_end(w);
@@ -113,7 +110,6 @@ static int execute_tool(struct call *c, struct err *err)
         struct check in;
         struct plugin p;
         const char *name;
-        struct jw *w;
         int r = access_board(c->op->actor, err);
 
         if (r < 0)
@@ -132,7 +128,7 @@ static int execute_tool(struct call *c, struct err *err)
                 r = plugin_execute_tool(c->op, c->rt, &call, &p, &name, &answer, err);
         if (r < 0)
                 return call_bridge(c, r, err);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "pluginId", p.id);
         jw_kstring(w, "toolName", name);
@@ -146,13 +142,12 @@ static int list_jobs(struct call *c, struct err *err)
 {
         const json_t *jobs = NULL, *job;
         struct plugin p;
-        struct jw *w;
         size_t i;
         int r = plugin_jobs(c->op, c->rt, c->params[0], &p, &jobs, err);
 
         if (r < 0)
                 return r;
-        w = call_list(c);
+        struct jw *w = call_list(c);
         json_array_foreach(jobs, i, job)
         {
                 jw_object(w);
@@ -180,12 +175,11 @@ static int list_job_runs(struct call *c, struct err *err)
 static int trigger_job(struct call *c, struct err *err)
 {
         struct uuid run;
-        struct jw *w;
         int r = plugin_trigger_job(c->op, c->rt, c->params[0], c->params[1], &run, err);
 
         if (r < 0)
                 return call_bridge(c, r, err);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "runId", run.s);
         jw_kstring(w, "jobId", c->params[1]);

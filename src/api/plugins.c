@@ -8,13 +8,18 @@
 #define LOGS_DEFAULT 25
 #define LOGS_MAX     500
 
-/* A plugin as the API shows it. A change that waits for approval is shown without the files it is
- * in. */
-static void write_pending(struct jw *w, const char *text)
+static void write_members(struct jw *w, const struct op *op, const struct plugin *p)
 {
+        struct plugin shown = *p;
+
+        shown.last_error = plugin_shown_error(op, p);
+        encode_members(w, &plugin_table, &shown);
+
+        /* A plugin as the API shows it. A change that waits for approval is shown without the files
+         * it is in. */
         CLEAN(json_decrefp) json_t *pending = NULL;
 
-        if (!text || json_parse(text, strlen(text), &pending, NULL) < 0)
+        if (!p->pending || json_parse(p->pending, strlen(p->pending), &pending, NULL) < 0)
                 return;
         jw_key(w, "pendingUpgrade");
         jw_object(w);
@@ -23,15 +28,6 @@ static void write_pending(struct jw *w, const char *text)
         jw_kstring(w, "checksum", json_get_string(pending, "checksum"));
         jw_kvalue(w, "addedCapabilities", json_object_get(pending, "addedCapabilities"));
         jw_object_end(w);
-}
-
-static void write_members(struct jw *w, const struct op *op, const struct plugin *p)
-{
-        struct plugin shown = *p;
-
-        shown.last_error = plugin_shown_error(op, p);
-        encode_members(w, &plugin_table, &shown);
-        write_pending(w, p->pending);
 }
 
 static int answer_plugin(struct call *c, int r, const struct plugin *p)
@@ -129,7 +125,6 @@ static int show_logs(struct call *c, struct err *err)
         struct plugin_log_filter filter = { .level = call_query(c, "level") };
         struct plugin_log_line *lines;
         struct plugin p;
-        struct jw *w;
         size_t n;
         int r = call_query_int(c, "limit", LOGS_DEFAULT, INT64_MIN, INT64_MAX, &filter.limit, err);
 
@@ -143,7 +138,7 @@ static int show_logs(struct call *c, struct err *err)
         r = plugin_logs(c->op, c->rt, c->params[0], &filter, &p, &lines, &n, err);
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_array(w);
         for (size_t i = 0; i < n; i++) {
                 jw_object(w);
@@ -424,13 +419,12 @@ static int save_config(struct call *c, struct err *err)
 static int test_config(struct call *c, struct err *err)
 {
         struct plugin_verdict verdict;
-        struct jw *w;
         int r = plugin_test_config(c->op, c->rt, c->params[0],
                                    json_object_get(c->body, "configJson"), &verdict, err);
 
         if (r < 0)
                 return call_bridge(c, r, err);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kbool(w, "valid", verdict.is_valid);
         if (verdict.message)

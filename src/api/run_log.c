@@ -265,14 +265,12 @@ static int get_log(struct call *c, struct err *err)
         const char *accept = http_header(c->x, "accept");
         int64_t offset, limit, next;
         struct run_view view;
-        bool whole;
-        int r;
 
         if (call_query_flag(c, "follow"))
                 return follow_log(
                         c, accept && strstr(accept, "text/event-stream") ? FEED_EVENTS : FEED_BYTES,
                         err);
-        r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
+        int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
         if (r >= 0)
                 r = call_query_int(c, "limitBytes", BYTES_DEFAULT, 1, INT64_MAX, &limit, err);
         if (r >= 0)
@@ -282,7 +280,7 @@ static int get_log(struct call *c, struct err *err)
         if (!view.run.log_ref)
                 return err_set(err, ERR_NOT_FOUND, "Run log not found");
         /* Asked before reading: bytes that are written after this show as more to come. */
-        whole = run_log_is_whole(&view.run);
+        bool whole = run_log_is_whole(&view.run);
         r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
                          err);
         if (r < 0)
@@ -336,14 +334,12 @@ static void take_log_record(struct transcript *t, const char *text, size_t len)
 {
         CLEAN(json_decrefp) json_t *record = NULL;
         size_t from = json_array_size(t->records);
-        const json_t *chunk;
-        const char *stream;
 
         t->at += (int64_t)len + 1;
         if (json_parse_lenient(text, len, &record, NULL) < 0)
                 return;
-        stream = json_get_string(record, "stream");
-        chunk = json_object_get(record, "chunk");
+        const char *stream = json_get_string(record, "stream");
+        const json_t *chunk = json_object_get(record, "chunk");
         if (stream && json_is_string(chunk)) {
                 if (streq(stream, "stdout"))
                         take_stdout(t, json_string_value(chunk), json_string_length(chunk));
@@ -365,8 +361,6 @@ static int get_transcript(struct call *c, struct err *err)
         struct transcript t = { 0 };
         int64_t offset, limit, next;
         struct run_view view;
-        struct jw *w;
-        bool whole, eof;
         int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
 
         if (r >= 0)
@@ -377,7 +371,7 @@ static int get_transcript(struct call *c, struct err *err)
                 return r;
         if (!view.run.log_ref)
                 return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        whole = run_log_is_whole(&view.run);
+        bool whole = run_log_is_whole(&view.run);
         r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
                          err);
         if (r < 0)
@@ -392,7 +386,7 @@ static int get_transcript(struct call *c, struct err *err)
                 take_log_record(&t, at, n);
                 at += n + (at[n] == '\n');
         }
-        eof = whole && next >= view.run.log_bytes;
+        bool eof = whole && next >= view.run.log_bytes;
         if ((eof || t.whole == offset) && t.line.len > 0) { /* nothing more will end that line */
                 take_stdout(&t, "\n", 1);
                 t.n_whole = json_array_size(t.records);
@@ -400,7 +394,7 @@ static int get_transcript(struct call *c, struct err *err)
         }
         while (json_array_size(t.records) > t.n_whole)
                 (void)json_array_remove(t.records, t.n_whole);
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "runId", view.run.id);
         jw_kstring(w, "adapterType", view.adapter_type);

@@ -20,10 +20,9 @@ static int check_wake(struct call *c, struct wake_request *q, struct err *err)
         static const char *const triggers[] = { "manual", "ping", "callback", "system", NULL };
         CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
-        const char *source;
 
         check_init(&k, c->body);
-        source = check_enum(&k, "source", CHECK_OPTIONAL, sources);
+        const char *source = check_enum(&k, "source", CHECK_OPTIONAL, sources);
         q->source = source ? arena_strdup(a, source) : WAKE_ON_DEMAND;
         q->trigger_detail =
                 arena_strdup(a, check_enum(&k, "triggerDetail", CHECK_OPTIONAL, triggers));
@@ -338,7 +337,6 @@ static int post_decision(struct call *c, struct err *err)
         CLEAN(check_done) struct check k = { 0 };
         struct run_decision decision = { 0 };
         struct arena *a = c->op->arena;
-        const char *until;
         int r = run_decide_check(c->op, c->rt, c->params[0], err);
 
         if (r < 0)
@@ -348,7 +346,7 @@ static int post_decision(struct call *c, struct err *err)
         decision.evaluation_issue_id =
                 arena_strdup(a, check_uuid(&k, "evaluationIssueId", CHECK_NULLABLE));
         decision.reason = arena_strdup(a, check_string(&k, "reason", CHECK_NULLABLE, 0, 4000));
-        until = check_string(&k, "snoozedUntil", CHECK_NULLABLE, 0, 0);
+        const char *until = check_string(&k, "snoozedUntil", CHECK_NULLABLE, 0, 0);
         if (until && !clock_parse_iso(until, &decision.snoozed_until))
                 check_invalid_string(&k, "snoozedUntil", "datetime", "Invalid datetime");
         if (decision.decision && streq(decision.decision, "snooze") && !until)

@@ -38,8 +38,6 @@ static int decode_secret(struct call *call, struct secret_spec *ret, struct secr
         static const char *const modes[] = { SECRET_MANAGED, SECRET_EXTERNAL, NULL };
         CLEAN(check_done) struct check c = { 0 };
         struct arena *a = call->op->arena;
-        const char *value;
-        json_t *metadata;
         int r;
 
         check_init(&c, call->body);
@@ -54,11 +52,11 @@ static int decode_secret(struct call *call, struct secret_spec *ret, struct secr
         ret->provider = check_enum(&c, "provider", CHECK_OPTIONAL, secret_providers);
         ret->config_id = arena_strdup(a, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
         ret->managed_mode = check_enum(&c, "managedMode", CHECK_OPTIONAL, modes);
-        value = check_string(&c, "value", CHECK_NULLABLE, 1, 0);
+        const char *value = check_string(&c, "value", CHECK_NULLABLE, 1, 0);
         ret->description = check_string(&c, "description", CHECK_NULLABLE, 0, 0);
         ret->external_ref = check_string(&c, "externalRef", CHECK_NULLABLE, 0, 0);
         ret->version_ref = check_string(&c, "providerVersionRef", CHECK_NULLABLE, 0, 0);
-        metadata = check_record(&c, "providerMetadata", CHECK_NULLABLE);
+        json_t *metadata = check_record(&c, "providerMetadata", CHECK_NULLABLE);
         if (!ret->managed_mode)
                 ret->managed_mode = SECRET_MANAGED;
         if (check_failed(&c))
@@ -174,13 +172,12 @@ static int rotate_secret(struct call *c, struct err *err)
         struct arena *a = c->op->arena;
         struct secret_rotation wanted = { 0 };
         struct secret secret;
-        const char *text;
         int r = secret_may_change(c->op, c->rt, c->params[0], err);
 
         if (r < 0)
                 return r;
         check_init(&body, c->body);
-        text = check_string(&body, "value", CHECK_NULLABLE, 1, 0);
+        const char *text = check_string(&body, "value", CHECK_NULLABLE, 1, 0);
         wanted.external_ref =
                 arena_strtrim(a, check_string(&body, "externalRef", CHECK_NULLABLE, 0, 0));
         wanted.version_ref = check_string(&body, "providerVersionRef", CHECK_NULLABLE, 0, 0);
@@ -205,7 +202,6 @@ static int update_secret(struct call *c, struct err *err)
         CLEAN(check_done) struct check body = { 0 };
         struct secret_change change = { .force = call_query_flag(c, "force") };
         struct secret secret;
-        json_t *metadata;
         int r = secret_may_change(c->op, c->rt, c->params[0], err);
 
         if (r < 0)
@@ -222,7 +218,7 @@ static int update_secret(struct call *c, struct err *err)
         change.has_ref = check_has(&body, "externalRef");
         change.external_ref = check_string(&body, "externalRef", CHECK_NULLABLE, 0, 0);
         change.has_metadata = check_has(&body, "providerMetadata");
-        metadata = check_record(&body, "providerMetadata", CHECK_NULLABLE);
+        json_t *metadata = check_record(&body, "providerMetadata", CHECK_NULLABLE);
         if (metadata && !check_failed(&body))
                 change.metadata = json_to_arena(c->op->arena, metadata);
         r = check_end(&body, err);
@@ -266,13 +262,12 @@ static int show_usage(void *ctx, const struct secret_usage *u)
 static int list_usage(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);
-        int r;
 
         jw_object(w);
         jw_kstring(w, "secretId", c->params[0]);
         jw_key(w, "bindings");
         jw_array(w);
-        r = secret_list_usage(c->op, c->rt, c->params[0], show_usage, w, err);
+        int r = secret_list_usage(c->op, c->rt, c->params[0], show_usage, w, err);
         jw_array_end(w);
         jw_object_end(w);
         return r;

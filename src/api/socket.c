@@ -35,7 +35,6 @@ int socket_check(struct call *c, struct err *err)
         const char *version = http_header(c->x, "sec-websocket-version");
         const char *origin = http_header(c->x, "origin");
         char accept[WEBSOCKET_ACCEPT_LEN + 1];
-        const char *token;
 
         if (!socket_wanted(c->x) || !key || !version || !streq(version, "13") ||
             !websocket_accept(key, accept) || http_has_body(c->x))
@@ -45,7 +44,7 @@ int socket_check(struct call *c, struct err *err)
         if (origin && !http_peer(c->x)->is_unix &&
             (!c->host || !guard_origin_allowed(&c->rt->settings, origin, c->host)))
                 return err_set(err, ERR_FORBIDDEN, "forbidden");
-        token = c->authorization ? NULL : call_query(c, "token");
+        const char *token = c->authorization ? NULL : call_query(c, "token");
         if (token)
                 c->authorization = arena_printf(&c->arena, "Bearer %s", token);
         return 0;

@@ -114,16 +114,6 @@ static void send_object(struct terminal *t, struct jw *w, const struct buf *text
         feed_put(&t->exec.feed, NULL, NULL, text->data, text->len);
 }
 
-static void send_ready(struct terminal *t)
-{
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        struct jw w;
-
-        begin_object(&w, &text, "ready");
-        jw_kstring(&w, "execId", t->exec.id);
-        send_object(t, &w, &text);
-}
-
 static void send_output(struct terminal *t, const char *part, size_t n)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
@@ -190,7 +180,12 @@ static void terminal_begin(struct feed *f)
         struct terminal *t = terminal_of(f);
 
         exec_feed_watch(&t->exec, terminal_changed);
-        send_ready(t);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        struct jw w;
+
+        begin_object(&w, &text, "ready");
+        jw_kstring(&w, "execId", t->exec.id);
+        send_object(t, &w, &text);
 }
 
 /* What the client says */
@@ -321,14 +316,13 @@ static json_t *shell_request(int64_t columns, int64_t rows)
 static int start_shell(struct call *c, const char **ret_id, struct err *err)
 {
         int64_t columns, rows;
-        json_t *body;
         int r = call_query_int(c, "cols", 80, 1, 9999, &columns, err);
 
         if (r >= 0)
                 r = call_query_int(c, "rows", 24, 1, 9999, &rows, err);
         if (r < 0)
                 return r;
-        body = shell_request(columns, rows);
+        json_t *body = shell_request(columns, rows);
         r = call_start_execution(c, body, ret_id, err);
         json_decref(body);
         return r;

@@ -190,7 +190,6 @@ static int find_lane(struct lane_search *s, struct err *err)
 int call_take_lane(struct call *c, struct err *err)
 {
         CLEAN(err_done) struct err refused = { 0 };
-        struct lane_name name;
         struct lane_search s = { .c = c,
                                  .thing = thing_of(c->route),
                                  .id = c->params[0] ? c->params[0] : "" };
@@ -208,7 +207,8 @@ int call_take_lane(struct call *c, struct err *err)
                 return r;
         if (!s.company_id)
                 s.company_id = c->actor.company_id;
-        name = lane_name(s.company_id ? s.company_id : c->actor.user_id, s.environment_id);
+        struct lane_name name =
+                lane_name(s.company_id ? s.company_id : c->actor.user_id, s.environment_id);
         if (s.thing->is_plugin)
                 snprintf(name.key, sizeof(name.key), "plugin:%s:%s", name.owner, s.id);
         if (pool_take_seat(c->op, LANE_PEERS, &name) ||

@@ -42,7 +42,6 @@ static int decode_vault(struct call *call, struct vault_spec *ret, struct err *e
         CLEAN(json_decrefp) json_t *normal = NULL;
         struct arena *a = call->op->arena;
         const char *problem = NULL;
-        json_t *config;
 
         check_init(&c, call->body);
         ret->provider = check_enum(&c, "provider", CHECK_REQUIRED, secret_providers);
@@ -50,7 +49,7 @@ static int decode_vault(struct call *call, struct vault_spec *ret, struct err *e
                 a, check_string(&c, "displayName", CHECK_REQUIRED | CHECK_TRIM, 1, 120));
         ret->status = check_enum(&c, "status", CHECK_OPTIONAL, vault_statuses);
         ret->is_default = check_bool(&c, "isDefault", CHECK_OPTIONAL, false);
-        config = check_record(&c, "config", CHECK_OPTIONAL);
+        json_t *config = check_record(&c, "config", CHECK_OPTIONAL);
         if (ret->provider) {
                 if (!ret->status)
                         ret->status = vault_first_status(ret->provider);
@@ -249,14 +248,14 @@ static int preview_import(struct call *c, struct err *err)
         struct vault_page page = { 0 };
         struct vault_imports found;
         struct jw *w = call_json(c);
-        const char *config_id;
         bool has_size;
         int r = vault_may_import(c->op, c->rt, c->params[0], err);
 
         if (r < 0)
                 return r;
         check_init(&body, c->body);
-        config_id = arena_strdup(a, check_uuid(&body, "providerConfigId", CHECK_REQUIRED));
+        const char *config_id =
+                arena_strdup(a, check_uuid(&body, "providerConfigId", CHECK_REQUIRED));
         page.query = arena_strtrim(a, check_string(&body, "query", CHECK_NULLABLE, 0, 200));
         page.next_token = check_string(&body, "nextToken", CHECK_NULLABLE, 0, 4096);
         page.page_size = check_int(&body, "pageSize", CHECK_OPTIONAL, 1, 100, &has_size);
@@ -294,13 +293,12 @@ static int preview_import(struct call *c, struct err *err)
 static void decode_import(struct check *body, size_t i, json_t *item, struct arena *a,
                           struct vault_import *ret)
 {
-        const char *name, *key;
         struct check n;
 
         check_nested_item(&n, body, "secrets", i, item);
         ret->ref = arena_strtrim(a, check_string(&n, "externalRef", CHECK_REQUIRED, 1, 2048));
-        name = check_string(&n, "name", CHECK_NULLABLE, 0, 160);
-        key = check_string(&n, "key", CHECK_NULLABLE, 0, 120);
+        const char *name = check_string(&n, "name", CHECK_NULLABLE, 0, 160);
+        const char *key = check_string(&n, "key", CHECK_NULLABLE, 0, 120);
         ret->description =
                 arena_strtrim(a, check_string(&n, "description", CHECK_NULLABLE, 0, 500));
         ret->version_ref = check_string(&n, "providerVersionRef", CHECK_NULLABLE, 0, 0);

@@ -58,12 +58,11 @@ static int get_leaks(struct call *c, struct err *err)
                                              [LEAKS_UNCERTAIN] = "uncertain",
                                              [LEAKS_DUE] = "cleanupDue" };
         struct leaks leaks;
-        struct jw *w;
         int r = leaks_find(c->op, c->rt, &leaks, err);
 
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_ktime(w, "checkedAt", clock_wall_us());
         jw_kint(w, "total", (int64_t)leaks.n);
@@ -143,11 +142,9 @@ static int put_lease_count(void *ctx, const char *status, int64_t n)
 
 static int put_gauges(struct db *db, struct call *c, struct err *err)
 {
-        int r;
-
         buf_puts(&c->out, "# HELP berth_places Places by state, gone ones not counted.\n"
                           "# TYPE berth_places gauge\n");
-        r = places_count_by_state(db, c->op->arena, put_place_count, &c->out, err);
+        int r = places_count_by_state(db, c->op->arena, put_place_count, &c->out, err);
         buf_puts(&c->out, "# HELP berth_leases Living leases by status.\n"
                           "# TYPE berth_leases gauge\n");
         return r < 0 ? r : leases_count_by_status(db, c->op->arena, put_lease_count, &c->out, err);

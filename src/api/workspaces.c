@@ -45,12 +45,11 @@ static int check_stage(struct call *c, struct stage_request *ret, struct err *er
         static const char *const isolations[] = { "overlay", "copy", NULL };
         CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
-        json_t *exclude;
 
         check_init(&k, c->body);
         ret->local_path =
                 arena_strdup(a, check_string(&k, "localPath", CHECK_REQUIRED, 1, PATH_MAX_CHARS));
-        exclude = check_strings(&k, "exclude", CHECK_OPTIONAL, 1);
+        json_t *exclude = check_strings(&k, "exclude", CHECK_OPTIONAL, 1);
         check_array_size(&k, "exclude", exclude, 0, EXCLUDES_MAX);
         ret->exclude = take_patterns(a, exclude);
         ret->isolation = arena_strdup(a, check_enum(&k, "isolation", CHECK_OPTIONAL, isolations));
@@ -64,7 +63,6 @@ static int stage_workspace(struct call *c, struct err *err)
         struct stage_request req = { 0 };
         struct lease_record record;
         struct workspace_row row;
-        struct jw *w;
         int r = usable_lease(c, &record, err);
 
         if (r >= 0)
@@ -75,7 +73,7 @@ static int stage_workspace(struct call *c, struct err *err)
         r = workspace_stage(c->op, c->rt, &record, &req, &row, err);
         if (r < 0)
                 return r;
-        w = call_json(c);
+        struct jw *w = call_json(c);
         jw_object(w);
         jw_kstring(w, "cwd", row.cwd);
         jw_kint(w, "files", row.files);

@@ -46,7 +46,6 @@ void arena_done(struct arena *a)
 void *arena_alloc(struct arena *a, size_t size)
 {
         struct arena_chunk *c = a->chunks;
-        void *p;
 
         if (size > SIZE_MAX / 2)
                 abort();
@@ -59,7 +58,7 @@ void *arena_alloc(struct arena *a, size_t size)
                 c->next = a->chunks;
                 a->chunks = c;
         }
-        p = c->data + c->used;
+        void *p = c->data + c->used;
         c->used += size;
         return p;
 }
@@ -67,13 +66,12 @@ void *arena_alloc(struct arena *a, size_t size)
 void *arena_more(struct arena *a, void *at, size_t n, size_t *room, size_t size)
 {
         size_t larger = *room ? 2 * *room : 8;
-        void *copy;
 
         if (n < *room)
                 return at;
         if (larger > SIZE_MAX / 2 / size)
                 abort();
-        copy = arena_alloc(a, larger * size);
+        void *copy = arena_alloc(a, larger * size);
         if (n > 0)
                 memcpy(copy, at, n * size);
         *room = larger;
@@ -82,10 +80,8 @@ void *arena_more(struct arena *a, void *at, size_t n, size_t *room, size_t size)
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-        char *copy;
-
         n = strnlen(s, n);
-        copy = arena_alloc(a, n + 1);
+        char *copy = arena_alloc(a, n + 1);
         memcpy(copy, s, n);
         return copy;
 }
@@ -97,13 +93,11 @@ char *arena_strdup(struct arena *a, const char *s)
 
 char *arena_strtrim(struct arena *a, const char *s)
 {
-        size_t n;
-
         if (!s)
                 return NULL;
         while (isspace((unsigned char)*s))
                 s++;
-        n = strlen(s);
+        size_t n = strlen(s);
         while (n > 0 && isspace((unsigned char)s[n - 1]))
                 n--;
         return n > 0 ? arena_strndup(a, s, n) : NULL;
@@ -129,15 +123,13 @@ char *arena_slug(struct arena *a, const char *name)
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
         va_list ap;
-        char *s;
-        int n;
 
         va_start(ap, fmt);
-        n = vsnprintf(NULL, 0, fmt, ap);
+        int n = vsnprintf(NULL, 0, fmt, ap);
         va_end(ap);
         if (n < 0)
                 abort();
-        s = arena_alloc(a, (size_t)n + 1);
+        char *s = arena_alloc(a, (size_t)n + 1);
         va_start(ap, fmt);
         (void)vsnprintf(s, (size_t)n + 1, fmt, ap);
         va_end(ap);

@@ -32,8 +32,6 @@ void buf_clear(struct buf *b)
 char *buf_reserve(struct buf *b, size_t n)
 {
         size_t max = b->max ? b->max : BUF_DEFAULT_MAX;
-        size_t need, cap;
-        char *grown;
 
         if (b->failed)
                 return NULL;
@@ -41,13 +39,13 @@ char *buf_reserve(struct buf *b, size_t n)
                 b->failed = true;
                 return NULL;
         }
-        need = b->len + n + 1;
+        size_t need = b->len + n + 1;
         if (need <= b->cap)
                 return b->data + b->len;
-        cap = b->cap ? b->cap : 64;
+        size_t cap = b->cap ? b->cap : 64;
         while (cap < need)
                 cap *= 2;
-        grown = realloc(b->data, cap);
+        char *grown = realloc(b->data, cap);
         if (!grown) {
                 b->failed = true;
                 return NULL;
@@ -77,17 +75,15 @@ void buf_append(struct buf *b, const void *data, size_t len)
 void buf_appendv(struct buf *b, const char *fmt, va_list ap)
 {
         va_list again;
-        char *at;
-        int n;
 
         va_copy(again, ap);
-        n = vsnprintf(NULL, 0, fmt, again);
+        int n = vsnprintf(NULL, 0, fmt, again);
         va_end(again);
         if (n < 0) {
                 b->failed = true;
                 return;
         }
-        at = buf_reserve(b, (size_t)n);
+        char *at = buf_reserve(b, (size_t)n);
         if (!at)
                 return;
         (void)vsnprintf(at, (size_t)n + 1, fmt, ap);

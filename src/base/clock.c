@@ -14,11 +14,10 @@ static int64_t test_offset_us(void)
 {
         const char *path = getenv("BERTH_TEST_CLOCK_FILE");
         char text[32] = { 0 };
-        int fd;
 
         if (!path)
                 return 0;
-        fd = open(path, O_RDONLY | O_CLOEXEC);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return 0;
         if (read(fd, text, sizeof(text) - 1) < 0)
@@ -103,19 +102,17 @@ int64_t clock_mono_ms(void)
 
 void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1])
 {
-        int64_t s, rest;
-        time_t t;
         struct tm tm;
         char text[64];
 
         us = MIN(MAX(us, ISO_FIRST_US), ISO_LAST_US);
-        s = us / US_PER_S;
-        rest = us % US_PER_S;
+        int64_t s = us / US_PER_S;
+        int64_t rest = us % US_PER_S;
         if (rest < 0) {
                 rest += US_PER_S;
                 s--;
         }
-        t = (time_t)s;
+        time_t t = (time_t)s;
         gmtime_r(&t, &tm);
         snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
                  tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(rest / 1000));

@@ -122,7 +122,6 @@ static int code_of_errno(int code, int errno_value)
 
 int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
 {
-        size_t used;
         va_list ap;
 
         code = code_of_errno(code, errno_value);
@@ -135,7 +134,7 @@ int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
         err->code = code;
         err->is_transient =
                 is_want(errno_value) || (code != ERR_IO && err_info(code)->is_transient);
-        used = strlen(err->msg);
+        size_t used = strlen(err->msg);
         if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", strerror(errno_value)) >=
             (int)(sizeof(err->msg) - used))
                 trim_partial_utf8(err->msg);
@@ -145,7 +144,6 @@ int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
 int err_wrap(struct err *err, int code, const char *fmt, ...)
 {
         char inner[sizeof(err->msg)];
-        size_t used;
         va_list ap;
 
         if (!err)
@@ -157,7 +155,7 @@ int err_wrap(struct err *err, int code, const char *fmt, ...)
         va_start(ap, fmt);
         format_message(err, fmt, ap);
         va_end(ap);
-        used = strlen(err->msg);
+        size_t used = strlen(err->msg);
         if (!inner[0])
                 return code;
         if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", inner) >=

@@ -19,13 +19,12 @@ static void trace_fault(const char *name)
         const char *path = getenv("BERTH_FAULT_TRACE");
         char line[128];
         size_t len = strlen(name);
-        int fd;
 
         if (!path || len + 1 > sizeof(line))
                 return;
         memcpy(line, name, len);
         line[len] = '\n';
-        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0)
                 return;
         (void)!write(fd, line, len + 1);

@@ -23,12 +23,11 @@ bool utf8_next(const char *s, size_t n, size_t *ret_len, uint32_t *ret_point)
         const unsigned char *u = (const unsigned char *)s;
         unsigned char low, high;
         size_t need = lead(u[0], &low, &high);
-        uint32_t point;
 
         *ret_len = 1;
         if (need == 0)
                 return false;
-        point = need == 1 ? u[0] : u[0] & (0x7fU >> need);
+        uint32_t point = need == 1 ? u[0] : u[0] & (0x7fU >> need);
         for (size_t i = 1; i < need; i++) {
                 if (i >= n || u[i] < low || u[i] > high) {
                         *ret_len = i;

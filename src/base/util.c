@@ -86,10 +86,8 @@ char *xstrdup(const char *s)
 
 char *xstrndup(const char *s, size_t n)
 {
-        char *copy;
-
         n = strnlen(s, n);
-        copy = xcalloc(1, n + 1);
+        char *copy = xcalloc(1, n + 1);
         memcpy(copy, s, n);
         return copy;
 }
@@ -125,10 +123,9 @@ char *xasprintf(const char *fmt, ...)
 {
         va_list ap;
         char *s;
-        int n;
 
         va_start(ap, fmt);
-        n = vasprintf(&s, fmt, ap);
+        int n = vasprintf(&s, fmt, ap);
         va_end(ap);
         if (n < 0)
                 memory_exhausted();

@@ -28,13 +28,12 @@ static uint64_t birth_ms(int fd)
 static void adopt_stream(struct stream *s)
 {
         struct stat st;
-        off_t data;
 
         if (fstat(s->file, &st) < 0)
                 return;
         s->written = (uint64_t)st.st_size;
         /* Bytes that were given back are a hole at the start; it must never be sent as zeros. */
-        data = lseek(s->file, 0, SEEK_DATA);
+        off_t data = lseek(s->file, 0, SEEK_DATA);
         s->stored = data >= 0 ? (uint64_t)data : s->written;
         s->punched = s->stored;
 }
@@ -44,14 +43,13 @@ static int read_exit(struct box *b, struct exec *e, struct err *err)
 {
         uint8_t record[BOX_EXIT_RECORD + 1];
         char path[64];
-        ssize_t n;
 
         snprintf(path, sizeof(path), "%s/exit", e->name);
         CLEAN(cleanup_fd) int fd = openat(b->spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
         if (fd < 0 && errno == ENOENT)
                 return 0;
-        n = fd < 0 ? -1 : read(fd, record, sizeof(record));
+        ssize_t n = fd < 0 ? -1 : read(fd, record, sizeof(record));
         if (n < 0)
                 return err_sys(err, ERR_IO, errno, "read an exit record");
         return n > 0 && frame_exit_record_parse(record, (size_t)n, &e->exit, NULL) == 0;
@@ -62,7 +60,6 @@ static int adopt_exec(struct box *b, const char *name, const uint8_t id[FRAME_UU
 {
         struct exec *e = exec_new(b, id);
         char target[8];
-        int r;
 
         if (!e)
                 return 0;
@@ -79,7 +76,7 @@ static int adopt_exec(struct box *b, const char *name, const uint8_t id[FRAME_UU
                 e->started_ms = birth_ms(e->out[0].file);
         }
         spool_close(e);
-        r = read_exit(b, e, err);
+        int r = read_exit(b, e, err);
         if (r != 0)
                 return MIN(r, 0);
         e->exit = (struct box_exit){

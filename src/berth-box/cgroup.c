@@ -128,14 +128,13 @@ static int write_file(int dir_fd, const char *name, const char *text)
 static bool is_populated(int dir_fd, const char *name)
 {
         char path[64], text[256] = "";
-        ssize_t n;
 
         snprintf(path, sizeof(path), "%s/cgroup.events", name);
         CLEAN(cleanup_fd) int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
 
         if (fd < 0)
                 return errno != ENOENT;
-        n = read(fd, text, sizeof(text) - 1);
+        ssize_t n = read(fd, text, sizeof(text) - 1);
         return n <= 0 || !strstr(text, "populated 0");
 }
 
@@ -231,14 +230,13 @@ static bool try_it(struct box *b)
 {
         bool joined;
         int status;
-        pid_t pid;
 
         if (mkdirat(b->cgroup_fd, "probe", 0755) < 0 && errno != EEXIST)
                 return false;
         CLEAN(cleanup_fd)
         int fd = openat(b->cgroup_fd, "probe", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        pid = fd >= 0 ? child_fork(fd, &joined) : -1;
+        pid_t pid = fd >= 0 ? child_fork(fd, &joined) : -1;
         if (pid == 0)
                 _exit(joined || write_file(fd, "cgroup.procs", "0") == 0 ? 0 : 1);
         if (pid < 0 || waitpid(pid, &status, 0) != pid)

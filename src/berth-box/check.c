@@ -73,11 +73,10 @@ static int try_inside(const struct sandbox *s, uint64_t flags, int (*what)(void)
         struct clone_args args = { .flags = CLONE_NEWUSER | flags, .exit_signal = SIGCHLD };
         int go[2], status = 0;
         char byte = 0;
-        pid_t pid;
 
         if (pipe2(go, O_CLOEXEC) < 0)
                 return errno;
-        pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+        pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
         if (pid < 0) {
                 int reason = errno;
 

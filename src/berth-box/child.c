@@ -245,11 +245,10 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
 static int fork_child(struct box *b, struct exec *e, const struct start *s, struct ends *ends)
 {
         bool joined;
-        pid_t pid;
 
         if (make_pipe(false, &e->status_pipe, &ends->status) < 0)
                 return -1;
-        pid = child_fork(ends->cgroup, &joined);
+        pid_t pid = child_fork(ends->cgroup, &joined);
         if (pid < 0)
                 return -1;
         if (pid == 0)
@@ -265,7 +264,6 @@ static int fork_child(struct box *b, struct exec *e, const struct start *s, stru
 void child_start(struct box *b, struct exec *e, const struct start *s)
 {
         CLEAN(ends_done) struct ends ends = { -1, -1, -1, -1, -1 };
-        int r;
 
         if (spool_create(b, e, s->flags & BOX_START_SHARED ? s->spool : NULL) < 0) {
                 exec_fail(b, e, BOX_ERR_SPOOL, "cannot create the spool", errno);
@@ -277,7 +275,8 @@ void child_start(struct box *b, struct exec *e, const struct start *s)
                 if (ends.cgroup >= 0)
                         e->kill_method = BOX_KILL_CGROUP;
         }
-        r = s->flags & BOX_START_TERMINAL ? make_terminal(b, e, s, &ends) : make_pipes(e, &ends);
+        int r = s->flags & BOX_START_TERMINAL ? make_terminal(b, e, s, &ends)
+                                              : make_pipes(e, &ends);
         e->stdin_open = e->stdin_fd >= 0;
         if (r < 0 || fork_child(b, e, s, &ends) < 0) {
                 exec_fail(b, e, BOX_ERR_RESOURCES, "cannot start a process", errno);

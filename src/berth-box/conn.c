@@ -207,8 +207,6 @@ static void handle_frames(struct box *b, struct conn *c)
 
 void conn_event(struct box *b, struct conn *c, uint32_t events)
 {
-        ssize_t n;
-
         if (c->state == CONN_FREE)
                 return;
         if (events & (EPOLLHUP | EPOLLERR) && c->state == CONN_CLOSING) {
@@ -224,7 +222,7 @@ void conn_event(struct box *b, struct conn *c, uint32_t events)
                         conn_close(b, c);
                 return;
         }
-        n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
+        ssize_t n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
                 conn_close(b, c);
                 return;
@@ -247,21 +245,20 @@ static void tell_conn(struct box *b, struct conn *c, int64_t *nearest)
         bool all = c->state != CONN_HOST || say_pending(b, c);
         struct epoll_event e;
         struct frame_header h;
-        bool written, waits;
 
         if (!flush_conn(c)) {
                 conn_close(b, c);
                 return;
         }
-        written = c->out.len == 0;
+        bool written = c->out.len == 0;
         if (written && c->state == CONN_CLOSING) {
                 conn_close(b, c);
                 return;
         }
         /* Is there a whole frame that only waited for room? */
-        waits = c->state != CONN_CLOSING && c->in_len >= FRAME_HEADER &&
-                frame_parse_header(c->in, c->in_len, &h, NULL) > 0 &&
-                c->in_len >= FRAME_HEADER + (size_t)h.len;
+        bool waits = c->state != CONN_CLOSING && c->in_len >= FRAME_HEADER &&
+                     frame_parse_header(c->in, c->in_len, &h, NULL) > 0 &&
+                     c->in_len >= FRAME_HEADER + (size_t)h.len;
         if (written && (!all || waits))
                 box_deadline(nearest, b->now); /* there is room again: another turn at once */
         e.events = (written ? 0 : (uint32_t)EPOLLOUT) |

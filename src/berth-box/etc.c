@@ -123,11 +123,10 @@ static int show_entry(const char *name)
 static void copy_link(const char *name)
 {
         char from[64], to[64], target[256];
-        ssize_t n;
 
         snprintf(from, sizeof(from), "/etc/%s", name);
         snprintf(to, sizeof(to), "etc/%s", name);
-        n = readlink(from, target, sizeof(target) - 1);
+        ssize_t n = readlink(from, target, sizeof(target) - 1);
         if (n <= 0) {
                 copy_file(from, to);
                 return;

@@ -51,11 +51,10 @@ static void start_resident(const char *dir)
 {
         int fds[2];
         char byte;
-        pid_t pid;
 
         if (pipe2(fds, O_CLOEXEC) < 0)
                 return;
-        pid = fork();
+        pid_t pid = fork();
         if (pid == 0)
                 become_resident(dir, fds[1]);
         close(fds[1]);

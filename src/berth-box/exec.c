@@ -52,7 +52,6 @@ bool exec_is_live(const struct exec *e)
 
 struct exec *exec_new(struct box *b, const uint8_t id[FRAME_UUID])
 {
-        struct exec *e;
         int i = 0;
 
         while (i < b->n_execs && b->execs[i].state != EXEC_FREE)
@@ -61,7 +60,7 @@ struct exec *exec_new(struct box *b, const uint8_t id[FRAME_UUID])
                 return NULL;
         b->n_execs = MAX(b->n_execs, i + 1);
         b->in_use++;
-        e = &b->execs[i];
+        struct exec *e = &b->execs[i];
         *e = (struct exec){
                 .state = EXEC_STARTING, .status_pipe = -1, .keep_tty = -1, .stdin_fd = -1
         };
@@ -146,11 +145,10 @@ void exec_status(struct box *b, struct exec *e)
 {
         int word[2]; /* error code, errno */
         char what[120];
-        ssize_t n;
 
         if (e->state != EXEC_STARTING || e->status_pipe < 0)
                 return;
-        n = read(e->status_pipe, word, sizeof(word));
+        ssize_t n = read(e->status_pipe, word, sizeof(word));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n != (ssize_t)sizeof(word)) {

@@ -29,10 +29,9 @@ static int on_hello(struct box *b, struct conn *c, struct frame_in *f, struct er
         uint32_t magic = frame_get_u32(f);
         uint16_t low = frame_get_u16(f), high = frame_get_u16(f);
         uint8_t node[FRAME_UUID];
-        uint64_t epoch;
 
         frame_get_uuid(f, node);
-        epoch = frame_get_u64(f);
+        uint64_t epoch = frame_get_u64(f);
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
         if (magic != 0x42525448 /* "BRTH" */ || low > high)
@@ -95,11 +94,10 @@ static int on_control(struct box *b, struct conn *c, uint8_t type, struct frame_
 static char *get_text(struct frame_in *f)
 {
         struct frame_bytes s = frame_get_str(f);
-        char *at;
 
         if (f->bad)
                 return NULL;
-        at = (char *)s.p - 1;
+        char *at = (char *)s.p - 1;
         memmove(at, s.p, s.len);
         at[s.len] = '\0';
         return at;
@@ -207,14 +205,13 @@ static void attach_exec(struct exec *e, uint32_t channel)
 static void start_new(struct box *b, struct conn *c, uint32_t channel, struct start *s)
 {
         char marker[64];
-        struct exec *e;
         size_t to = 1;
 
         if (b->stopping) {
                 refuse_start(c, channel, BOX_ERR_REFUSED, "the box is stopping");
                 return;
         }
-        e = exec_new(b, s->id);
+        struct exec *e = exec_new(b, s->id);
         if (!e) {
                 refuse_start(c, channel, BOX_ERR_FULL, "too many executions");
                 return;
@@ -275,14 +272,13 @@ static int on_attach(struct box *b, struct conn *c, uint32_t channel, struct fra
                      struct err *err)
 {
         uint8_t id[FRAME_UUID];
-        struct exec *e;
 
         frame_get_uuid(f, id);
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
         if (exec_by_channel(b, channel))
                 return malformed(err, "ATTACH on a channel that is in use");
-        e = exec_find(b, id);
+        struct exec *e = exec_find(b, id);
         if (!e) {
                 say_error(c, channel, BOX_ERR_UNKNOWN, "no such execution");
                 return 0;
@@ -300,13 +296,12 @@ static int on_ack(struct box *b, struct exec *e, struct frame_in *f, struct err 
         uint8_t stream = frame_get_u8(f);
         uint64_t stored = frame_get_u64(f), limit = frame_get_u64(f);
         bool shared = e->flags & BOX_START_SHARED;
-        struct stream *s;
 
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
         if (stream != BOX_STDOUT && stream != BOX_STDERR)
                 return malformed(err, "ACK for a stream that does not exist");
-        s = &e->out[stream - 1];
+        struct stream *s = &e->out[stream - 1];
         if (stored > s->written)
                 return malformed(err, "ACK for bytes that were not written");
         if (!shared && stored < s->stored)

@@ -44,12 +44,11 @@ static int put_limit(int dir_fd, const char *name, const char *fmt, unsigned lon
 {
         char text[64];
         CLEAN(cleanup_fd) int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
-        int n;
 
         if (fd < 0)
                 return -1;
-        n = streq(fmt, "%llu") ? snprintf(text, sizeof(text), "%llu", value)
-                               : snprintf(text, sizeof(text), "%llu %d", value, CPU_PERIOD_US);
+        int n = streq(fmt, "%llu") ? snprintf(text, sizeof(text), "%llu", value)
+                                   : snprintf(text, sizeof(text), "%llu %d", value, CPU_PERIOD_US);
         return write(fd, text, (size_t)n) == n ? 0 : -1;
 }
 
@@ -126,13 +125,12 @@ static int count_enabled(int parent, const struct sandbox_limits *l)
 static bool find_v2_parent(const struct sandbox_limits *l, char path[4096])
 {
         char above[4096], *slash;
-        int here, more;
 
         if (!cgroup_own_directory(NULL, path))
                 return false;
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        here = fd < 0 ? 0 : count_enabled(fd, l);
+        int here = fd < 0 ? 0 : count_enabled(fd, l);
         memcpy(above, path, 4096);
         slash = strrchr(above, '/');
         if (!slash || slash == above)
@@ -142,7 +140,7 @@ static bool find_v2_parent(const struct sandbox_limits *l, char path[4096])
 
         if (fd_above < 0 || faccessat(fd_above, "cgroup.procs", W_OK, AT_EACCESS) < 0)
                 return true;
-        more = count_enabled(fd_above, l);
+        int more = count_enabled(fd_above, l);
         if (more > here)
                 memcpy(path, above, 4096);
         return true;
@@ -302,11 +300,10 @@ static void report_rest(struct sandbox *s)
 int limits_make(struct box *b, struct err *err)
 {
         static struct plan plan;
-        int r;
 
         b->sandbox->report.exec_kill_method = BOX_KILL_SUBREAPER;
         make_plan(b, &plan);
-        r = note_plan(b, &plan, err);
+        int r = note_plan(b, &plan, err);
         if (r < 0)
                 return r;
         make_v2(b, &plan);

@@ -270,10 +270,8 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
 
 static int set_up_box(struct box *b, struct err *err)
 {
-        int r;
-
         setup_process(b);
-        r = setup_tables(b, err);
+        int r = setup_tables(b, err);
         if (r >= 0)
                 r = setup_directory(b, err);
         if (r >= 0)

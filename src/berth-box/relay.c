@@ -71,7 +71,6 @@ static void reset_stream(struct relay *r, uint32_t channel, uint8_t reason)
 static void watch_stream(struct relay *r, struct relay_stream *s)
 {
         uint32_t wanted = 0;
-        int op;
 
         if (credit_room(&s->credit) > 0 && !is_full(r))
                 wanted |= EPOLLIN;
@@ -79,7 +78,7 @@ static void watch_stream(struct relay *r, struct relay_stream *s)
                 wanted |= EPOLLOUT;
         if (wanted == s->events)
                 return;
-        op = !wanted ? EPOLL_CTL_DEL : s->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+        int op = !wanted ? EPOLL_CTL_DEL : s->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
         if (relay_watch(r, op, s->fd, wanted, RELAY_EV_STREAM, (int)(s - r->streams)) == 0)
                 s->events = wanted;
 }
@@ -138,11 +137,10 @@ static void take_from(struct relay *r, struct relay_stream *s)
 {
         char bytes[16384];
         size_t room = (size_t)MIN(credit_room(&s->credit), (uint64_t)sizeof(bytes));
-        ssize_t n;
 
         if (room == 0 || is_full(r))
                 return;
-        n = recv(s->fd, bytes, room, MSG_DONTWAIT);
+        ssize_t n = recv(s->fd, bytes, room, MSG_DONTWAIT);
         if (n > 0) {
                 credit_send(&s->credit, &r->out, s->channel, bytes, (size_t)n);
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -301,33 +299,6 @@ static bool handle_event(struct relay *r, const struct epoll_event *e)
         }
 }
 
-static int relay_loop(struct relay *r)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        struct epoll_event events[64];
-        bool lives = true;
-
-        while (lives) {
-                int n;
-
-                if (take_frames(r, &err) < 0) {
-                        fprintf(stderr, "berth-box: %s\n", err.msg);
-                        return 1;
-                }
-                if (!write_host(r))
-                        return 0;
-                watch_carrier(r);
-                n = epoll_wait(r->epoll_fd, events, ARRAY_LEN(events), SILENCE_MS);
-                if (n < 0 && errno != EINTR)
-                        return 1;
-                for (int i = 0; i < n && lives; i++)
-                        lives = handle_event(r, &events[i]);
-                if (clock_mono_ms() - r->heard_ms > SILENCE_MS)
-                        return 0;
-        }
-        return 0;
-}
-
 int relay_make_dirs(const char *base)
 {
         CLEAN(cleanup_free) char *boxes = xasprintf("%s/boxes", base);
@@ -361,5 +332,27 @@ int relay_main(const struct main_args *a)
                 return 1;
         }
         relay_greet(&r.out);
-        return relay_loop(&r);
+        CLEAN(err_done) struct err err = { 0 };
+        struct epoll_event events[64];
+        bool lives = true;
+
+        while (lives) {
+                int n;
+
+                if (take_frames(&r, &err) < 0) {
+                        fprintf(stderr, "berth-box: %s\n", err.msg);
+                        return 1;
+                }
+                if (!write_host(&r))
+                        return 0;
+                watch_carrier(&r);
+                n = epoll_wait(r.epoll_fd, events, ARRAY_LEN(events), SILENCE_MS);
+                if (n < 0 && errno != EINTR)
+                        return 1;
+                for (int i = 0; i < n && lives; i++)
+                        lives = handle_event(&r, &events[i]);
+                if (clock_mono_ms() - r.heard_ms > SILENCE_MS)
+                        return 0;
+        }
+        return 0;
 }

@@ -45,11 +45,10 @@ static void spawn_box(const char *dir, const char *id, int lock, struct buf *wor
 {
         const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--locked", NULL };
         int fds[2], status;
-        pid_t pid;
 
         if (pipe2(fds, O_CLOEXEC) < 0)
                 return;
-        pid = fork();
+        pid_t pid = fork();
         if (pid == 0) {
                 if (dup2(fds[1], 1) >= 0 && dup2(lock, BOX_LOCK_FD) >= 0 &&
                     fcntl(BOX_LOCK_FD, F_SETFD, 0) >= 0)
@@ -69,11 +68,10 @@ static void spawn_box(const char *dir, const char *id, int lock, struct buf *wor
 static int note_node(const char *dir, const char *node, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" NODE_NOTE, dir);
-        enum life life;
 
         if (mkdir(dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_PROVIDER, errno, "make %s", dir);
-        life = file_life_at(AT_FDCWD, path);
+        enum life life = file_life_at(AT_FDCWD, path);
         if (life == LIFE_UNKNOWN)
                 return err_sys(err, ERR_BUSY, errno, "look at %s", path);
         return life == LIFE_YES ? 0 : file_write_at(AT_FDCWD, path, node, strlen(node), 0600, err);
@@ -83,8 +81,6 @@ static int ensure_box(const char *dir, const char *id, const char *node, struct 
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
         CLEAN(cleanup_fd) int lock = -1;
-        const char *text;
-        bool is_want;
         int r = node ? note_node(dir, node, err) : 0;
 
         if (r >= 0)
@@ -101,8 +97,9 @@ static int ensure_box(const char *dir, const char *id, const char *node, struct 
         spawn_box(dir, id, lock, &word);
         if (str_starts(buf_str(&word), "ready "))
                 return 0;
-        text = buf_str(&word) + (str_starts(buf_str(&word), "error ") ? strlen("error ") : 0);
-        is_want = !word.len || str_starts(text, BOX_NOT_NOW);
+        const char *text =
+                buf_str(&word) + (str_starts(buf_str(&word), "error ") ? strlen("error ") : 0);
+        bool is_want = !word.len || str_starts(text, BOX_NOT_NOW);
         text += str_starts(text, BOX_NOT_NOW) ? strlen(BOX_NOT_NOW) : 0;
         if (!*text)
                 text = "it ended without a word";
@@ -138,15 +135,14 @@ static void answer_in_child(const struct relay *r, const struct relay_frame *f)
 {
         CLEAN(err_done) struct err err = { 0 };
         char dir[4200], id[UUID_LEN + 1], node[UUID_LEN + 1] = "";
-        int code;
 
         (void)alarm(2 * WORK_MS / 1000);
         relay_box_dir(r, f->box, dir, sizeof(dir));
         frame_uuid_text(f->box, id);
         if (f->want == RELAY_ENSURE && f->n_execs > 0)
                 frame_uuid_text(f->execs, node);
-        code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
-                                     : ensure_box(dir, id, *node ? node : NULL, &err);
+        int code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
+                                         : ensure_box(dir, id, *node ? node : NULL, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
         (void)!dprintf(WORD_FD, "%s%s", code < 0 ? box_not_now(&err) : "ok",
                        code < 0 ? err.msg : "");
@@ -185,15 +181,12 @@ static void begin_child(struct relay *r, const struct relay_frame *f)
 
 void relay_child_event(struct relay *r, struct relay_child *k)
 {
-        const char *text;
-        bool is_ok, may_pass;
-
         if (fd_read_some(k->fd, &k->word, 256) > 0)
                 return;
         (void)waitpid(k->pid, NULL, 0);
-        text = k->word.len ? buf_str(&k->word) : BOX_NOT_NOW "it was killed";
-        is_ok = streq(text, "ok");
-        may_pass = str_starts(text, BOX_NOT_NOW);
+        const char *text = k->word.len ? buf_str(&k->word) : BOX_NOT_NOW "it was killed";
+        bool is_ok = streq(text, "ok");
+        bool may_pass = str_starts(text, BOX_NOT_NOW);
         relay_answer(r, k->channel,
                      is_ok      ? RELAY_OK
                      : may_pass ? RELAY_BUSY
@@ -260,14 +253,13 @@ void relay_ask(struct relay *r, const struct relay_frame *f)
 {
         CLEAN(err_done) struct err err = { 0 };
         char dir[4200];
-        int alive;
 
         if (f->want == RELAY_LIST) {
                 list_boxes(r, f);
                 return;
         }
         relay_box_dir(r, f->box, dir, sizeof(dir));
-        alive = f->want == RELAY_BURY ? 0 : box_check_alive(dir, &err);
+        int alive = f->want == RELAY_BURY ? 0 : box_check_alive(dir, &err);
         if (alive < 0)
                 relay_answer(r, f->channel, RELAY_BUSY, 0, err.msg);
         else if (f->want == RELAY_ALIVE)

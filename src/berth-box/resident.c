@@ -122,13 +122,10 @@ static void read_box(struct resident *r)
  * go on. */
 static void take_bytes(struct resident *r, const struct exchange_call *q)
 {
-        uint64_t known;
-        size_t n;
-
         if (q->offset > r->taken || r->taken - q->offset >= q->data.len || r->box_fd < 0)
                 return;
-        known = r->taken - q->offset;
-        n = MIN(q->data.len - (size_t)known, IN_MAX - r->in.len);
+        uint64_t known = r->taken - q->offset;
+        size_t n = MIN(q->data.len - (size_t)known, IN_MAX - r->in.len);
         buf_append(&r->in, q->data.p + known, n);
         r->taken += n;
 }
@@ -160,19 +157,6 @@ static void handle_call(struct resident *r, struct call *c)
         c->waits = true;
         c->until_ms = r->last_call_ms + MIN(q.wait_ms, WAIT_MAX_MS);
         buf_wipe(&c->in);
-}
-
-/* Answer the calls that there is something for, and those that have waited enough. */
-static void answer_waiting(struct resident *r)
-{
-        int64_t now = clock_mono_ms();
-
-        for (int i = 0; i < CALLS_MAX; i++) {
-                struct call *c = &r->calls[i];
-
-                if (c->waits && (r->out.len > 0 || r->ended || r->no_box || now >= c->until_ms))
-                        answer_call(r, c, status_of(r));
-        }
 }
 
 static void read_call(struct resident *r, struct call *c)
@@ -248,7 +232,16 @@ static void resident_turn(struct resident *r)
                         read_call(r, &r->calls[i]);
         if (fds[0].revents)
                 accept_call(r);
-        answer_waiting(r);
+
+        /* Answer the calls that there is something for, and those that have waited enough. */
+        int64_t now = clock_mono_ms();
+
+        for (int i = 0; i < CALLS_MAX; i++) {
+                struct call *c = &r->calls[i];
+
+                if (c->waits && (r->out.len > 0 || r->ended || r->no_box || now >= c->until_ms))
+                        answer_call(r, c, status_of(r));
+        }
 }
 
 static int listen_in(struct resident *r)

@@ -394,12 +394,11 @@ static int change_root(struct err *err)
 int root_build(struct box *b, struct err *err)
 {
         struct sandbox *s = b->sandbox;
-        int r;
 
         umask(022);
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make mounts private");
-        r = s->rootless ? trees_grab(s, err) : 0;
+        int r = s->rootless ? trees_grab(s, err) : 0;
         if (r >= 0)
                 r = stage_trees(s, err);
         if (r < 0)

@@ -184,7 +184,6 @@ static int prepare_sandbox(struct box *b, struct err *err)
 {
         struct sandbox *s = b->sandbox;
         int r = read_spec(s, err);
-        uid_t id;
 
         if (r < 0)
                 return r;
@@ -195,7 +194,7 @@ static int prepare_sandbox(struct box *b, struct err *err)
                         "root inside with nested sandboxes needs a daemon that runs as root: "
                         "here it could become user %u, who runs the daemon",
                         geteuid());
-        id = sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR);
+        uid_t id = sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR);
         s->report.rootless = s->rootless;
         s->report.root_id = sandbox_host_id(&s->spec, 0);
         s->report.agent_id = sandbox_host_id(&s->spec, SANDBOX_AGENT);
@@ -258,7 +257,6 @@ static pid_t clone_as_supervisor(const struct box *b, bool *ret_joined)
         uid_t own = geteuid(), id = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
         gid_t group = getegid();
         pid_t pid = -1;
-        int e;
 
         if (b->sandbox->rootless)
                 return clone_pid_1(b, ret_joined);
@@ -268,7 +266,7 @@ static pid_t clone_as_supervisor(const struct box *b, bool *ret_joined)
                 pid = clone_pid_1(b, ret_joined);
         if (pid == 0)
                 return 0;
-        e = errno;
+        int e = errno;
         if (!take_ids(own, group) && pid > 0) {
                 (void)kill(pid, SIGKILL);
                 (void)waitpid(pid, NULL, 0);
@@ -307,14 +305,13 @@ static int start_pid_1(struct box *b, struct err *err)
         struct sandbox *s = b->sandbox;
         int go[2], word[2], r;
         bool joined;
-        pid_t pid;
 
         if (pipe2(go, O_CLOEXEC) < 0 || pipe2(word, O_CLOEXEC) < 0)
                 return err_sys(err, ERR_BUSY, errno, "pipe");
         r = limits_go_ahead(b, err);
         if (r < 0)
                 return r;
-        pid = clone_as_supervisor(b, &joined);
+        pid_t pid = clone_as_supervisor(b, &joined);
         if (pid < 0)
                 return err_set(err, ERR_PROVIDER, "make the namespaces: %s%s", strerror(errno),
                                errno == EPERM || errno == EACCES
@@ -354,7 +351,6 @@ int sandbox_main(struct box *b)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct sandbox *s = b->sandbox;
-        int r;
 
         s->rootless = geteuid() != 0;
         s->output_fd = s->cgroup_fd = -1;
@@ -362,7 +358,7 @@ int sandbox_main(struct box *b)
         for (int i = 0; i < V1_CONTROLLERS; i++)
                 s->v1_fds[i] = -1;
         umask(077);
-        r = prepare_sandbox(b, &err);
+        int r = prepare_sandbox(b, &err);
         if (r >= 0)
                 r = start_pid_1(b, &err);
         if (r < 0 && err.msg[0]) {
@@ -396,11 +392,10 @@ static int sealed_copy(void)
 void sandbox_seal_program(char **argv)
 {
         char path[64] = "";
-        int fd;
 
         if (readlink("/proc/self/exe", path, sizeof(path) - 1) > 0 && str_starts(path, "/memfd:"))
                 return;
-        fd = sealed_copy();
+        int fd = sealed_copy();
         if (fd >= 0)
                 (void)syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
         say_text(1, "error cannot run from memory\n");

@@ -84,18 +84,15 @@ static bool say_data(struct box *b, struct conn *c, struct exec *e, int stream)
         struct stream *s = &e->out[stream];
         uint64_t upto = MIN(s->written, s->limit);
         struct frame_out f;
-        size_t want;
-        ssize_t n;
-        char *at;
 
         if (!s->open || s->sent >= upto)
                 return false;
-        want = (size_t)MIN(upto - s->sent, (uint64_t)FRAME_MAX_PAYLOAD - DATA_HEAD);
+        size_t want = (size_t)MIN(upto - s->sent, (uint64_t)FRAME_MAX_PAYLOAD - DATA_HEAD);
         frame_begin(&f, &c->out, FRAME_DATA, e->channel);
         frame_put_u8(&f, (uint8_t)(stream + 1));
         frame_put_u64(&f, s->sent);
-        at = buf_reserve(&c->out, want);
-        n = at && spool_reopen(b, e) ? pread(s->file, at, want, (off_t)s->sent) : -1;
+        char *at = buf_reserve(&c->out, want);
+        ssize_t n = at && spool_reopen(b, e) ? pread(s->file, at, want, (off_t)s->sent) : -1;
         if (n <= 0) {
                 c->out.len = f.start;
                 /* The file no longer has what it had. Say so and go on to the end: a host must not
@@ -220,12 +217,11 @@ static bool say_execs(struct box *b, struct conn *c)
 bool say_pending(struct box *b, struct conn *c)
 {
         bool tunnel_first = b->say_tunnel_first;
-        size_t before;
 
         if (c->list_at >= 0 && !say_list(b, c))
                 return false;
         (void)conn_room(c); /* drops what was sent, so that the length only grows from here */
-        before = c->out.len;
+        size_t before = c->out.len;
         if (!(tunnel_first ? tunnel_say(b, c) : say_execs(b, c))) {
                 if (c->out.len > before)
                         b->say_tunnel_first = !tunnel_first;

@@ -59,13 +59,12 @@ void service_connect(struct box *b, struct conn *c, const struct tunnel_frame *f
                                     .limit = TUNNEL_RING };
         struct tunnel_conn *k = free_conn(b->tunnel);
         pid_t worker;
-        int fd;
 
         if (f->kind != TUNNEL_FILES || b->stopping) {
                 refuse_connect(c, f, TUNNEL_RESET_REFUSED);
                 return;
         }
-        fd = k ? start_worker(b, &worker) : -1;
+        int fd = k ? start_worker(b, &worker) : -1;
         if (fd < 0) {
                 refuse_connect(c, f, TUNNEL_RESET_LIMIT);
                 return;

@@ -99,8 +99,6 @@ int setup_pid_file(struct box *b, pid_t pid, struct err *err)
 {
         char when[ISO_TIME_LEN + 1], text[128], path[32], stat[1024] = "";
         unsigned long long start = 0;
-        const char *at;
-        int n;
 
         snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
         {
@@ -111,14 +109,14 @@ int setup_pid_file(struct box *b, pid_t pid, struct err *err)
                 else if (errno != ENOENT) /* without its start it could be taken for another */
                         return err_sys(err, ERR_IO, errno, "read %s", path);
         }
-        at = strrchr(stat, ')');
+        const char *at = strrchr(stat, ')');
         if (at)
                 (void)sscanf(at + 1,
                              " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
                              "%*d %*d %*d %llu",
                              &start);
         clock_iso(clock_wall_us(), when);
-        n = snprintf(text, sizeof(text), "%d %s %llu\n", (int)pid, when, start);
+        int n = snprintf(text, sizeof(text), "%d %s %llu\n", (int)pid, when, start);
         (void)unlinkat(b->dir_fd, "pid", 0);
         CLEAN(cleanup_fd)
         int fd = openat(b->dir_fd, "pid", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -134,11 +132,10 @@ static uint64_t signals_ignored(void)
 {
         CLEAN(buf_done) struct buf status = BUF_INIT;
         CLEAN(cleanup_fd) int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-        const char *line;
 
         if (fd < 0 || fd_read_to_end(fd, &status) < 0)
                 return UINT64_MAX;
-        line = strstr(buf_str(&status), "\nSigIgn:\t");
+        const char *line = strstr(buf_str(&status), "\nSigIgn:\t");
         return line ? strtoull(line + strlen("\nSigIgn:\t"), NULL, 16) : UINT64_MAX;
 }
 
@@ -186,15 +183,13 @@ int setup_tables(struct box *b, struct err *err)
 
 void setup_process(struct box *b)
 {
-        struct rlimit raised;
-
         b->pid = getpid();
         b->umask = umask(077);
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         /* Commands of the same user must not read our memory or attach to us. */
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         getrlimit(RLIMIT_NOFILE, &b->nofile);
-        raised = b->nofile;
+        struct rlimit raised = b->nofile;
         raised.rlim_cur = raised.rlim_max;
         setrlimit(RLIMIT_NOFILE, &raised);
 }

@@ -259,13 +259,12 @@ static ssize_t copy_some(struct stream *s, size_t max)
 {
         static char buffer[65536];
         ssize_t n = read(s->pipe, buffer, MIN(max, sizeof(buffer)));
-        int r;
 
         if (n < 0 && errno == EIO)
                 return 0; /* a terminal that no process has open */
         if (n <= 0)
                 return n;
-        r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
+        int r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
         return r < 0 ? r : n;
 }
 
@@ -471,7 +470,6 @@ void spool_retry(struct box *b, struct exec *e)
 void spool_poll(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        bool want;
 
         make_room(b, e);
         /* Begin to wait for room, or stop it. */
@@ -479,8 +477,8 @@ void spool_poll(struct box *b, struct exec *e, int stream)
                 e->full_until = 0;
         else if (!e->full_until && !e->ending)
                 e->full_until = b->now + e->output.wait_ms;
-        want = s->pipe >= 0 && !s->broken && !e->room_at && stream_room(b, e, s) > 0 &&
-               e->state == EXEC_RUNNING;
+        bool want = s->pipe >= 0 && !s->broken && !e->room_at && stream_room(b, e, s) > 0 &&
+                    e->state == EXEC_RUNNING;
         if (want == s->polled)
                 return;
         if (!want && s->pipe >= 0)

@@ -38,11 +38,9 @@ static void put_in_ring(struct box *b, struct exec *e, const char *data, size_t 
 int stdin_take(struct box *b, struct exec *e, uint64_t offset, bool eof, const char *data,
                size_t len)
 {
-        size_t known;
-
         if (offset > e->taken)
                 return -1;
-        known = (size_t)MIN(e->taken - offset, (uint64_t)len);
+        size_t known = (size_t)MIN(e->taken - offset, (uint64_t)len);
         data += known;
         len -= known;
         if ((e->stdin_eof && len > 0) || len > BOX_STDIN_SIZE - e->ring_len)

@@ -61,13 +61,12 @@ static bool read_stat(struct box *b, pid_t pid, struct proc *ret)
 {
         char path[32], text[1024];
         unsigned long long start = 0;
-        const char *at;
         int ppid, sid;
 
         snprintf(path, sizeof(path), "%d/stat", (int)pid);
         if (read_proc(b, path, text, sizeof(text)) <= 0)
                 return false;
-        at = strrchr(text, ')');
+        const char *at = strrchr(text, ')');
         if (!at || sscanf(at + 1,
                           " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
                           "%*d %llu",
@@ -90,7 +89,6 @@ static bool marker_matches(struct box *b, const struct target *t, const char *va
 {
         uint8_t id[FRAME_UUID];
         char text[37];
-        struct exec *e;
 
         memcpy(text, value, 36);
         text[36] = '\0';
@@ -98,7 +96,7 @@ static bool marker_matches(struct box *b, const struct target *t, const char *va
                 return false;
         if (t->e)
                 return memcmp(id, t->e->id, FRAME_UUID) == 0;
-        e = exec_find(b, id);
+        struct exec *e = exec_find(b, id);
         return e && (t->everything || e->adopted);
 }
 
@@ -107,7 +105,6 @@ static bool marker_matches(struct box *b, const struct target *t, const char *va
 static enum marker read_cgroup(struct box *b, pid_t pid, const struct target *t)
 {
         char path[32], text[8192], own[64];
-        const char *at;
 
         if (b->cgroup_fd < 0)
                 return MARK_NONE;
@@ -115,7 +112,7 @@ static enum marker read_cgroup(struct box *b, pid_t pid, const struct target *t)
         snprintf(own, sizeof(own), "/berth-%s/", b->name);
         if (read_proc(b, path, text, sizeof(text)) <= 0)
                 return MARK_NONE;
-        at = strstr(text, own);
+        const char *at = strstr(text, own);
         if (!at && b->sandbox) { /* whose cgroup namespace begins at its own */
                 snprintf(own, sizeof(own), "0::/%s", b->sandbox->cgroup_split ? "commands/" : "");
                 at = strstr(text, own);
@@ -179,15 +176,13 @@ static bool session_of_other(struct box *b, const struct proc *p, const struct e
 /* The execution that a process beneath the box belongs to when no main process is its ancestor. */
 static enum owner owner_of_orphan(struct box *b, const struct proc *p, const struct target *t)
 {
-        enum marker m;
-
         if (t->everything)
                 return MINE;
         if (service_is_worker(b, p->pid))
                 return OTHER;
         if (t->e && p->sid == t->e->pid)
                 return MINE;
-        m = read_cgroup(b, p->pid, t);
+        enum marker m = read_cgroup(b, p->pid, t);
         if (m == MARK_NONE)
                 m = read_marker(b, p->pid, t);
         if (m == MARK_MINE)
@@ -335,9 +330,28 @@ static size_t count_alive(const struct box *b)
 
 enum orphans { ORPHANS_NONE, ORPHANS_OF_OTHERS, ORPHANS_UNCLEAR, ORPHANS_DYING, ORPHANS_LIKELY };
 
-/* The first of the children in `text` that says most. */
-static enum orphans judge_children(struct box *b, char *text, const struct target *t)
+/* Are there orphans of this execution among our children? Only we reap them, so the list does not
+ * shrink under our eyes; when it is as long as there are main processes, no other process is on
+ * it. */
+static enum orphans look_for_orphans(struct box *b, const struct target *t)
 {
+        static char text[1 << 20];
+        size_t len = 0, children = 0;
+        ssize_t n;
+
+        if (b->children_fd < 0)
+                return ORPHANS_LIKELY;
+        while ((n = pread(b->children_fd, text + len, sizeof(text) - 1 - len, (off_t)len)) > 0)
+                len += (size_t)n;
+        if (n < 0 || len == sizeof(text) - 1)
+                return ORPHANS_LIKELY;
+        text[len] = '\0';
+        for (size_t i = 0; i < len; i++)
+                children += text[i] == ' ';
+        if (children == count_alive(b))
+                return ORPHANS_NONE;
+
+        /* The first of the children in `text` that says most. */
         enum orphans found = ORPHANS_NONE;
         char *end;
 
@@ -362,29 +376,6 @@ static enum orphans judge_children(struct box *b, char *text, const struct targe
         }
 }
 
-/* Are there orphans of this execution among our children? Only we reap them, so the list does not
- * shrink under our eyes; when it is as long as there are main processes, no other process is on
- * it. */
-static enum orphans look_for_orphans(struct box *b, const struct target *t)
-{
-        static char text[1 << 20];
-        size_t len = 0, children = 0;
-        ssize_t n;
-
-        if (b->children_fd < 0)
-                return ORPHANS_LIKELY;
-        while ((n = pread(b->children_fd, text + len, sizeof(text) - 1 - len, (off_t)len)) > 0)
-                len += (size_t)n;
-        if (n < 0 || len == sizeof(text) - 1)
-                return ORPHANS_LIKELY;
-        text[len] = '\0';
-        for (size_t i = 0; i < len; i++)
-                children += text[i] == ' ';
-        if (children == count_alive(b))
-                return ORPHANS_NONE;
-        return judge_children(b, text, t);
-}
-
 /* The interface */
 
 void tree_init(struct box *b)
@@ -402,7 +393,6 @@ void tree_init(struct box *b)
 bool tree_kill_step(struct box *b, struct exec *e)
 {
         struct target t = { .e = e };
-        enum orphans orphans;
         bool left = false;
 
         if (e->kill_method == BOX_KILL_CGROUP)
@@ -417,7 +407,7 @@ bool tree_kill_step(struct box *b, struct exec *e)
                 (void)kill(e->pid, SIGKILL);
                 return false;
         }
-        orphans = look_for_orphans(b, &t);
+        enum orphans orphans = look_for_orphans(b, &t);
         if (orphans == ORPHANS_LIKELY)
                 (void)stop_and_kill(b, &t);
         /* A process that was seen may be gone and its child there instead: only a look that finds

@@ -255,7 +255,6 @@ static void listen_anew(struct box *b, struct conn *c, const struct tunnel_frame
 {
         struct tunnel_listener *l = NULL;
         uint16_t port = f->port;
-        int fd;
 
         if (tunnel_make_tables(b))
                 for (int i = TUNNEL_MAX_LISTENERS; i-- > 0;)
@@ -265,7 +264,7 @@ static void listen_anew(struct box *b, struct conn *c, const struct tunnel_frame
                 say_listening(c, f->id, 0, BOX_ERR_FULL, "too many listeners");
                 return;
         }
-        fd = listen_on_loopback(&port);
+        int fd = listen_on_loopback(&port);
         if (fd < 0 || box_watch(b, fd, EPOLLIN | EPOLLET, EV_TUNNEL_LISTEN,
                                 (int)(l - b->tunnel->listeners)) < 0) {
                 say_listening(c, f->id, 0, errno == EADDRINUSE ? BOX_ERR_IN_USE : BOX_ERR_RESOURCES,

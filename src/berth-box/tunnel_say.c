@@ -41,11 +41,10 @@ static enum said say_bytes(struct box *b, struct conn *c, struct tunnel_conn *k)
         size_t want = (size_t)MIN(k->send_limit - k->sent, (uint64_t)TUNNEL_BYTES_MAX);
         struct frame_out f;
         ssize_t n;
-        char *at;
 
         frame_begin(&f, &c->out, FRAME_BYTES, k->channel);
         frame_put_u64(&f, k->sent);
-        at = buf_reserve(&c->out, want);
+        char *at = buf_reserve(&c->out, want);
         do
                 n = at ? recv(k->fd, at, want, 0) : -1;
         while (n < 0 && errno == EINTR);
@@ -176,14 +175,13 @@ static bool accept_all(struct box *b, struct conn *c)
 bool tunnel_say(struct box *b, struct conn *c)
 {
         struct box_tunnel *t = b->tunnel;
-        bool more;
 
         if (!t)
                 return true;
         /* First, because open connections may have something to say for ever; and in the end, for
          * new ones that take the places of connections that have ended meanwhile. */
         (void)accept_all(b, c);
-        more = t->n_conns > 0;
+        bool more = t->n_conns > 0;
         while (more) {
                 more = false;
                 for (int i = 0; i < TUNNEL_MAX_CONNS; i++) {

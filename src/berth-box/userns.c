@@ -107,12 +107,11 @@ static pid_t clone_idle(int *ret_keep)
 {
         struct clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
         int p[2];
-        pid_t pid;
         char byte;
 
         if (pipe2(p, O_CLOEXEC) < 0)
                 return -1;
-        pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+        pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
         if (pid == 0) {
                 close(p[1]);
                 (void)!read(p[0], &byte, 1);

@@ -72,7 +72,6 @@ static int take_lower(struct showing *w, struct err *err)
         uint32_t agent = sandbox_host_id(&w->s->spec, SANDBOX_AGENT);
         CLEAN(cleanup_fd) int ns = -1;
         struct stat st;
-        int r;
 
         w->lower = mount_clone(AT_FDCWD, w->args->lower, false, SAFE);
         if (w->lower < 0 || fstat(w->lower, &st) < 0)
@@ -83,7 +82,7 @@ static int take_lower(struct showing *w, struct err *err)
                 return 0;
         struct idmap map = { st.st_uid, st.st_gid, agent, 1 };
 
-        r = userns_for_idmap(&map, &ns, err);
+        int r = userns_for_idmap(&map, &ns, err);
         if (r >= 0 && mount_idmap(w->lower, ns) < 0)
                 r = err_sys(err, ERR_PROVIDER, errno,
                             "show the owners of the directory inside (its file system must "
@@ -204,10 +203,9 @@ int workspace_main(const struct main_args *a)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct showing w = { .s = a->sandbox, .args = a, .lower = -1, .store = -1, .mount = -1 };
-        int r;
 
         w.proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        r = do_workspace(&w, &err);
+        int r = do_workspace(&w, &err);
         if (r < 0)
                 printf("error %s%s\n", box_not_now(&err), err.msg);
         else

@@ -137,13 +137,12 @@ static enum life launch_process_life(pid_t pid, unsigned long long start)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         unsigned long long now = 0;
-        const char *at;
         char path[32];
 
         snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
         if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
                 return life_by_errno(errno);
-        at = strrchr(buf_str(&text), ')');
+        const char *at = strrchr(buf_str(&text), ')');
         if (!at || sscanf(at + 1,
                           " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
                           "%*d %*d %llu",
@@ -274,7 +273,6 @@ static int kill_cgroups_beneath(const char *path, int depth, struct err *err)
 {
         char child[4096];
         struct dirent *entry;
-        DIR *dir;
         int r = 0;
 
         snprintf(child, sizeof(child), "%s/cgroup.kill", path);
@@ -284,7 +282,7 @@ static int kill_cgroups_beneath(const char *path, int depth, struct err *err)
                 if (fd < 0 || write(fd, "1", 1) != 1)
                         r = kill_members(path, err);
         }
-        dir = r >= 0 && depth > 0 ? opendir(path) : NULL;
+        DIR *dir = r >= 0 && depth > 0 ? opendir(path) : NULL;
         if (r >= 0 && depth > 0 && !dir && !is_gone(errno))
                 r = err_sys(err, ERR_BUSY, errno, "read %s", path);
         while (dir && r >= 0 && (entry = readdir(dir))) {
@@ -304,14 +302,13 @@ static int own_cgroup(char *out, size_t size, struct err *err)
 {
         static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
         CLEAN(buf_done) struct buf text = BUF_INIT;
-        const char *line;
         int r = file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &text, err);
 
         if (r == ERR_NOT_FOUND)
                 err_clear(err);
         if (r < 0)
                 return r == ERR_NOT_FOUND ? 0 : r;
-        line = strstr(buf_str(&text), "0::/");
+        const char *line = strstr(buf_str(&text), "0::/");
         if (!line)
                 return 0;
         line += 3;

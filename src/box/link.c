@@ -87,8 +87,6 @@ void box_link_cut(struct box_link *l, const char *why)
  * noticed by the next read. */
 static void flush_link(struct box_link *l)
 {
-        int wanted;
-
         while (!l->closed && l->out.len > l->out_sent) {
                 ssize_t n = send(l->fd, l->out.data + l->out_sent, l->out.len - l->out_sent,
                                  MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -110,7 +108,7 @@ static void flush_link(struct box_link *l)
                 buf_consume(&l->out, l->out_sent);
                 l->out_sent = 0;
         }
-        wanted = UV_READABLE | (l->out.len > l->out_sent ? UV_WRITABLE : 0);
+        int wanted = UV_READABLE | (l->out.len > l->out_sent ? UV_WRITABLE : 0);
         if (!l->closed && wanted != l->watching) {
                 l->watching = wanted;
                 uv_poll_start(&l->poll, wanted, on_ready);
@@ -148,13 +146,11 @@ static struct channel *channel_find(struct box_link *l, uint32_t number)
 static struct channel *channel_add(struct box_link *l, uint32_t number, enum peer_phase phase,
                                    const uint8_t id[FRAME_UUID])
 {
-        struct channel *c;
-
         if (l->n_channels == l->room) {
                 l->room = MAX(2 * l->room, (size_t)8);
                 l->channels = xrealloc(l->channels, l->room * sizeof(*l->channels));
         }
-        c = &l->channels[l->n_channels++];
+        struct channel *c = &l->channels[l->n_channels++];
         *c = (struct channel){ .number = number, .phase = phase };
         memcpy(c->id, id, FRAME_UUID);
         if (!l->first_channel)
@@ -397,7 +393,6 @@ static void read_link(struct box_link *l)
         CLEAN(err_done) struct err err = { 0 };
         char *at = buf_reserve(&l->in, READ_SIZE);
         ssize_t n;
-        int r;
 
         if (!at) {
                 give_up(l, "the box sent too much at once", true);
@@ -414,7 +409,7 @@ static void read_link(struct box_link *l)
         }
         buf_grew(&l->in, (size_t)n);
         l->heard += (uint64_t)n;
-        r = take_frames(l, &err);
+        int r = take_frames(l, &err);
         if (r < 0 && !l->closed) {
                 /* Tell the box why, for people who look at its side. */
                 if (r == ERR_INVALID) {
@@ -454,7 +449,6 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
                   struct err *err)
 {
         struct box_link *l = xcalloc(1, sizeof(*l));
-        int r;
 
         l->fd = take_fd;
         l->ev = events;
@@ -463,7 +457,7 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
         l->in.max = READ_SIZE + FRAME_MAX_PAYLOAD + FRAME_HEADER;
         l->out.max = PENDING_MAX;
         (void)fcntl(take_fd, F_SETFL, O_NONBLOCK);
-        r = uv_poll_init(loop, &l->poll, take_fd);
+        int r = uv_poll_init(loop, &l->poll, take_fd);
         if (r < 0) {
                 close(take_fd);
                 free(l);

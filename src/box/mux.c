@@ -133,8 +133,6 @@ static void give_up(struct mux *m, const char *why, bool is_breach)
  * relay has spoken, because until then the process that starts it reads. */
 static void flush_carrier(struct mux *m)
 {
-        int wanted;
-
         while (m->ready && !m->closed && m->out.len > m->out_sent) {
                 ssize_t n = write(m->out_fd, m->out.data + m->out_sent, m->out.len - m->out_sent);
 
@@ -151,7 +149,7 @@ static void flush_carrier(struct mux *m)
                 buf_consume(&m->out, m->out_sent);
                 m->out_sent = 0;
         }
-        wanted = m->out.len > m->out_sent ? UV_WRITABLE : 0;
+        int wanted = m->out.len > m->out_sent ? UV_WRITABLE : 0;
         if (!m->ready || m->closed || wanted == m->watching_out)
                 return;
         m->watching_out = wanted;
@@ -384,7 +382,6 @@ static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_
 {
         const struct mux_question *q = m->questions;
         struct stream *s = m->streams;
-        enum peer_phase phase;
         struct tunnel_frame f;
         int r = tunnel_frame_read(h, in, &f, err);
 
@@ -400,7 +397,7 @@ static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_
         /* A question, or a stream that is over, which the relay did not know. */
         while (q && q->channel != h->channel)
                 q = q->next;
-        phase = q ? QUESTION_ASKED : STREAM_OVER;
+        enum peer_phase phase = q ? QUESTION_ASKED : STREAM_OVER;
         return peer_move(&phase, f.type, NULL, err);
 }
 
@@ -522,7 +519,6 @@ int mux_open(uv_loop_t *loop, int take_in, int take_out, const struct mux_events
              struct mux **ret, struct err *err)
 {
         struct mux *m = xcalloc(1, sizeof(*m));
-        int r;
 
         /* Two descriptors: a loop watches each only once. */
         m->in_fd = take_in;
@@ -540,7 +536,7 @@ int mux_open(uv_loop_t *loop, int take_in, int take_out, const struct mux_events
                 free(m);
                 return err_set(err, ERR_INTERNAL, "event loop: not a descriptor to wait for");
         }
-        r = uv_poll_init(loop, &m->out_poll, m->out_fd);
+        int r = uv_poll_init(loop, &m->out_poll, m->out_fd);
         uv_timer_init(loop, &m->timer);
         m->in_poll.data = m->out_poll.data = m->timer.data = m;
         m->handles = r < 0 ? 2 : 3;

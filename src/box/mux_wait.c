@@ -73,7 +73,6 @@ static int ask_and_wait(struct op *op, struct mail *mail,
         struct op limited = *op;
         struct asked *answer;
         struct asking *a;
-        int r;
 
         if (!promise)
                 return ERR_BUSY;
@@ -93,7 +92,7 @@ static int ask_and_wait(struct op *op, struct mail *mail,
         memcpy(a->question.box_id, box_id, UUID_LEN + 1);
         mail_post(mail, &a->letter, ask_on_loop);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + ASK_MS);
-        r = promise_wait(promise, &limited, err);
+        int r = promise_wait(promise, &limited, err);
         if (r >= 0)
                 r = answer->value;
         if (r >= 0 && ret_text)

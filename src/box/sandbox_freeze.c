@@ -29,7 +29,6 @@ static int open_cgroup(const char *dir, const char *id, int *ret_fd, struct err 
         CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_fd) int fd = -1;
-        enum life life;
         int r = file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, err);
 
         *ret_fd = -1;
@@ -44,7 +43,7 @@ static int open_cgroup(const char *dir, const char *id, int *ret_fd, struct err 
                 return 0;
         fd = open(text.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         /* Version 1 has no such file. */
-        life = fd < 0 ? life_by_errno(errno) : file_life_at(fd, "cgroup.freeze");
+        enum life life = fd < 0 ? life_by_errno(errno) : file_life_at(fd, "cgroup.freeze");
         if (life == LIFE_UNKNOWN)
                 return err_sys(err, ERR_BUSY, errno, "reach the cgroup of the sandbox");
         if (life == LIFE_YES)
@@ -132,7 +131,6 @@ struct processes {
 static int read_process(pid_t pid, struct process *ret, struct err *err)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
-        const char *at;
         char path[32];
         int parent;
 
@@ -141,7 +139,7 @@ static int read_process(pid_t pid, struct process *ret, struct err *err)
                 return life_by_errno(errno) == LIFE_NO
                                ? 0
                                : err_sys(err, ERR_BUSY, errno, "look at process %d", (int)pid);
-        at = strrchr(buf_str(&text), ')');
+        const char *at = strrchr(buf_str(&text), ')');
         if (!at || sscanf(at + 1, " %c %d", &ret->state, &parent) != 2)
                 return 0;
         ret->pid = pid;

@@ -219,8 +219,6 @@ static int get_choice(struct decoder *d, uint8_t last)
 
 static void get_fields(struct decoder *d, struct sandbox_spec *s)
 {
-        int flags;
-
         s->first_id = frame_get_u32(&d->in);
         s->n_ids = frame_get_u32(&d->in);
         s->output_dir = get_text(d);
@@ -240,7 +238,7 @@ static void get_fields(struct decoder *d, struct sandbox_spec *s)
         s->workspace_dir = get_text(d);
         s->workspace_path = get_text(d);
         s->network = (enum sandbox_network)get_choice(d, SANDBOX_NET_HOST);
-        flags = get_choice(d, FLAG_ALL);
+        int flags = get_choice(d, FLAG_ALL);
         s->nested_sandbox = flags & FLAG_NESTED;
         s->root_inside = flags & FLAG_ROOT;
         s->hostname = get_text(d);
@@ -259,7 +257,6 @@ int sandbox_spec_decode(const void *bytes, size_t len, struct sandbox_spec *ret,
         struct sandbox_spec s = { 0 };
         CLEAN(cleanup_free) char *store = NULL;
         struct decoder d;
-        int r;
 
         if (len > SANDBOX_MAX_SPEC || len < 6 || memcmp(bytes, MAGIC, 4) != 0)
                 return err_set(err, ERR_INVALID, "this is not the description of a sandbox");
@@ -272,7 +269,7 @@ int sandbox_spec_decode(const void *bytes, size_t len, struct sandbox_spec *ret,
         get_fields(&d, &s);
         if (frame_in_end(&d.in, NULL) < 0)
                 return err_set(err, ERR_INVALID, "the description of the sandbox is malformed");
-        r = sandbox_spec_check(&s, err);
+        int r = sandbox_spec_check(&s, err);
         if (r < 0)
                 return r;
         *ret = s;

@@ -308,11 +308,9 @@ static struct conn *conn_new(struct tunnel *t, uint32_t channel, enum peer_phase
 
 struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service)
 {
-        struct conn *k;
-
         if (!t->link || t->n_conns >= TUNNEL_MAX_CONNS)
                 return NULL;
-        k = conn_new(t, ++t->last_from_host, CONN_ASKED);
+        struct conn *k = conn_new(t, ++t->last_from_host, CONN_ASKED);
         tunnel_say(k, (struct tunnel_frame){
                               .type = FRAME_CONNECT, .kind = service, .limit = k->told_limit });
         return &k->stream;
@@ -322,7 +320,6 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
 {
         struct tunnel_listener *l = find_listener(t, f->id);
         struct tunnel_frame no = { .type = FRAME_RESET, .channel = f->channel };
-        struct conn *k;
 
         if (f->channel != t->last_channel + 1)
                 return err_set(err, ERR_INVALID, "the box offered connections out of order");
@@ -332,7 +329,7 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
                 box_link_tunnel(t->link, &no);
                 return 0;
         }
-        k = conn_new(t, f->channel, CONN_OPEN);
+        struct conn *k = conn_new(t, f->channel, CONN_OPEN);
         k->listener = l;
         k->send_limit = f->limit;
         tunnel_say(k, (struct tunnel_frame){ .type = FRAME_ACCEPT, .limit = k->told_limit });

@@ -49,13 +49,12 @@ int cli_find(struct cli *c, const struct cli_kind *kind, const char *given, json
 {
         const char *path;
         json_t *list;
-        int r;
 
         if (kind->find)
                 return kind->find(c, given, ret, err);
         if (!kind->list || uuid_is_valid(given))
                 return get_one(c, kind, given, ret, err);
-        r = cli_path(c, kind->list, NULL, false, &path, err);
+        int r = cli_path(c, kind->list, NULL, false, &path, err);
         if (r >= 0)
                 r = cli_call_list(c, path, &list, err);
         if (r >= 0)
@@ -147,11 +146,10 @@ static int send_action(struct cli *c, const struct cli_action *act, const char *
         const char *pattern = act->path ? act->path : "", *path, *name;
         CLEAN(buf_done) struct buf query = BUF_INIT;
         json_t *value;
-        int r;
 
         if (act->kind && !str_starts(pattern, "/api/"))
                 pattern = cli_printf(c, "%s/{id}%s", act->kind->path, pattern);
-        r = cli_path(c, pattern, id, act->makes_company, &path, err);
+        int r = cli_path(c, pattern, id, act->makes_company, &path, err);
         if (r < 0)
                 return r;
         if (has_body)

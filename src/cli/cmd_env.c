@@ -67,12 +67,11 @@ static int set_port(json_t *config, const char *text, size_t len, struct err *er
 {
         char digits[8] = "";
         char *end;
-        long port;
 
         if (len == 0 || len >= sizeof(digits))
                 return err_set(err, ERR_USAGE, "a port is a number from 1 to 65535");
         memcpy(digits, text, len);
-        port = strtol(digits, &end, 10);
+        long port = strtol(digits, &end, 10);
         if (*end || port < 1 || port > 65535)
                 return err_set(err, ERR_USAGE, "a port is a number from 1 to 65535, not '%s'",
                                digits);
@@ -121,7 +120,6 @@ static int choose_keys(const struct args *a, json_t *config, struct err *err)
 {
         CLEAN(buf_wipe) struct buf text = { .max = KEY_MAX };
         const char *path = args_value(a, "key");
-        int r;
 
         if (args_flag(a, "accept-host-key"))
                 json_object_set_new(config, "strictHostKeyChecking", json_false());
@@ -131,7 +129,7 @@ static int choose_keys(const struct args *a, json_t *config, struct err *err)
                         set_once(config, "useSshConfig", json_true());
                 return 0;
         }
-        r = file_read_at(AT_FDCWD, path, KEY_MAX, &text, err);
+        int r = file_read_at(AT_FDCWD, path, KEY_MAX, &text, err);
         if (r < 0)
                 return err_wrap(err, r, "--key");
         if (json_object_set_new(config, "privateKey", json_stringn(text.data, text.len)) < 0)
@@ -267,11 +265,10 @@ static void bring_program(struct cli *c, const json_t *adapter, json_t *config, 
 static int suit_adapter(struct cli *c, const char *type, json_t *config, struct err *err)
 {
         json_t *adapter, *hosts = json_object_get(config, "allowedHosts");
-        int r;
 
         if (!config || !streq(cli_text(config, "provider"), "berth"))
                 return err_set(err, ERR_USAGE, "--for is for the built-in sandbox");
-        r = cli_call(c, "GET", cli_printf(c, "/api/adapters/%s", type), NULL, &adapter, err);
+        int r = cli_call(c, "GET", cli_printf(c, "/api/adapters/%s", type), NULL, &adapter, err);
         if (r < 0)
                 return r;
         hosts = json_is_array(hosts) ? json_incref(hosts) : json_array();

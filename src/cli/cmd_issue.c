@@ -173,7 +173,6 @@ static int cmd_issue_checkout(struct cli *c, const struct args *a, struct err *e
 {
         json_t *agent, *expected = json_array(), *body;
         const char *given = args_value(a, "agent"), *status;
-        int r;
 
         for (size_t i = 0; (status = args_item(a, "expected", i)); i++)
                 json_array_append_new(expected, json_string(status));
@@ -181,8 +180,8 @@ static int cmd_issue_checkout(struct cli *c, const struct args *a, struct err *e
                 json_array_append_new(
                         expected, json_string((const char *[]){ "todo", "backlog", "blocked" }[i]));
         body = cli_keep(c, json_pack("{s:o}", "expectedStatuses", expected));
-        r = given ? cli_find(c, &kind_agent, given, &agent, err)
-                  : cli_call(c, "GET", "/api/agents/me", NULL, &agent, err);
+        int r = given ? cli_find(c, &kind_agent, given, &agent, err)
+                      : cli_call(c, "GET", "/api/agents/me", NULL, &agent, err);
         if (r == ERR_UNAUTHORIZED && !given)
                 return err_set(err, ERR_USAGE, "say for whom: --agent AGENT");
         if (r >= 0)
@@ -195,13 +194,12 @@ static int cmd_issue_checkout(struct cli *c, const struct args *a, struct err *e
 static int cmd_issue_release(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *answer;
-        int r;
 
         if (!args_flag(a, "force"))
                 return cli_send(c, "POST", issue_path(c, a->words[0], "/release"), json_object(),
                                 &kind_issue, err);
-        r = cli_call(c, "POST", issue_path(c, a->words[0], "/admin/force-release"), json_object(),
-                     &answer, err);
+        int r = cli_call(c, "POST", issue_path(c, a->words[0], "/admin/force-release"),
+                         json_object(), &answer, err);
         if (r >= 0)
                 cli_show(c, &kind_issue, c->json ? answer : json_object_get(answer, "issue"));
         return r < 0 ? r : 0;
@@ -245,17 +243,15 @@ static const struct cli_action list_documents = {
 
 static int cmd_issue_document(struct cli *c, const struct args *a, struct err *err)
 {
-        const char *path;
         json_t *document;
-        int r;
 
         if (a->n_words < 2)
                 return cli_act(c, a, &list_documents, err);
-        path = cli_printf(c, "%s/%s", issue_path(c, a->words[0], "/documents"),
-                          cli_escape(c, a->words[1]));
+        const char *path = cli_printf(c, "%s/%s", issue_path(c, a->words[0], "/documents"),
+                                      cli_escape(c, a->words[1]));
         if (args_value(a, "file"))
                 return put_document(c, a, path, err);
-        r = cli_call(c, "GET", path, NULL, &document, err);
+        int r = cli_call(c, "GET", path, NULL, &document, err);
         if (r < 0)
                 return r;
         if (c->json)

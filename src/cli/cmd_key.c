@@ -16,11 +16,10 @@ static int set_key_expiry(json_t *body, const char *days, struct err *err)
 {
         char iso[ISO_TIME_LEN + 1];
         char *end;
-        long n;
 
         if (!days)
                 return 0;
-        n = strtol(days, &end, 10);
+        long n = strtol(days, &end, 10);
         if (*days == '\0' || *end != '\0' || n < 1 || n > 36500)
                 return err_set(err, ERR_USAGE, "--ttl: '%s' is not a number of days", days);
         clock_iso(clock_wall_us() + n * US_PER_DAY, iso);
@@ -135,9 +134,8 @@ static int cmd_key_revoke(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *list, *key, *answer;
         const char *path;
-        int r;
 
-        r = find_keys(c, a, &path, &list, err);
+        int r = find_keys(c, a, &path, &list, err);
         if (r >= 0)
                 r = cli_pick(&kind_key, list, a->words[0], &key, err);
         if (r >= 0)

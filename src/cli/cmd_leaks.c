@@ -50,7 +50,6 @@ int cmd_leaks(struct cli *c, const struct args *a UNUSED, struct err *err)
                       { "cleanupDue", "clean-up due" } };
         json_t *leaks, *item, *rows = cli_keep(c, json_array());
         size_t i;
-        bool any;
         int r = cli_call(c, "GET", "/api/leaks", NULL, &leaks, err);
 
         if (r < 0)
@@ -63,7 +62,8 @@ int cmd_leaks(struct cli *c, const struct args *a UNUSED, struct err *err)
                         json_object_set_new(row, "kind", json_string(lists[l].kind));
                         json_array_append_new(rows, row);
                 }
-        any = json_array_size(rows) > 0 || json_integer_value(json_object_get(leaks, "total")) > 0;
+        bool any = json_array_size(rows) > 0 ||
+                   json_integer_value(json_object_get(leaks, "total")) > 0;
         if (c->json) {
                 out_json(leaks);
                 return any ? 1 : 0;

@@ -53,12 +53,11 @@ static int find_lease(struct cli *c, const char *given, json_t **ret, struct err
 {
         json_t *all, *environments, *environment;
         size_t i;
-        int r;
 
         if (uuid_is_valid(given))
                 return cli_call(c, "GET", cli_printf(c, "/api/environment-leases/%s", given), NULL,
                                 ret, err);
-        r = cli_environments(c, &environments, err);
+        int r = cli_environments(c, &environments, err);
         if (r < 0)
                 return r;
         all = cli_keep(c, json_array());
@@ -237,11 +236,10 @@ static int cmd_lease_renew(struct cli *c, const struct args *a, struct err *err)
         struct berth *api;
         const char *id;
         int64_t ttl_ms;
-        int r;
 
         if (!ttl)
                 return err_set(err, ERR_USAGE, "say for how long: --ttl 30m");
-        r = duration_parse("--ttl", ttl, &ttl_ms, err);
+        int r = duration_parse("--ttl", ttl, &ttl_ms, err);
         if (r >= 0)
                 r = cli_find_id(c, &kind_lease, a->words[0], &id, err);
         if (r >= 0)
@@ -414,12 +412,11 @@ static int cmd_lease_signal(struct cli *c, const struct args *a, struct err *err
         int number = signals_number(a->words[2]);
         const char *lease, *id;
         json_t *answer;
-        int r;
 
         if (!number)
                 return err_set(err, ERR_USAGE, "'%s' is no signal; say TERM, SIGTERM or 15",
                                a->words[2]);
-        r = find_execution(c, a, &lease, &id, err);
+        int r = find_execution(c, a, &lease, &id, err);
         if (r < 0)
                 return r;
         r = cli_call(c, "POST",

@@ -139,7 +139,6 @@ static int follow_operation(struct cli *c, const char *operation, bool quiet, js
 {
         json_t *progress = NULL, *line;
         json_int_t next = 0;
-        const char *error;
         size_t i;
         int r;
 
@@ -160,7 +159,7 @@ static int follow_operation(struct cli *c, const char *operation, bool quiet, js
                         break;
                 (void)poll(NULL, 0, ASK_AGAIN_MS);
         }
-        error = json_get_string(progress, "error");
+        const char *error = json_get_string(progress, "error");
         if (error)
                 return err_set(err,
                                json_integer_value(json_object_get(progress, "status")) == 409
@@ -176,10 +175,9 @@ static int perform_operation(struct cli *c, const struct args *a, const char *pa
                              json_t *take_body, struct err *err)
 {
         json_t *begun, *plugin;
-        int r;
 
         json_object_set_new(take_body, "wait", json_false());
-        r = cli_call(c, "POST", path, take_body, &begun, err);
+        int r = cli_call(c, "POST", path, take_body, &begun, err);
         if (r >= 0)
                 r = follow_operation(c, cli_text(begun, "operationId"), args_flag(a, "quiet"),
                                      &plugin, err);
@@ -218,11 +216,10 @@ static int read_package(struct cli *c, const struct args *a, json_t **ret, struc
 static int cmd_plugin_install(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body;
-        int r;
 
         if (!*a->words[0])
                 return err_set(err, ERR_USAGE, "the name of the package is empty");
-        r = read_package(c, a, &body, err);
+        int r = read_package(c, a, &body, err);
         return r < 0 ? r : perform_operation(c, a, "/api/plugins/install", body, err);
 }
 
@@ -262,16 +259,14 @@ static int cmd_plugin_uninstall(struct cli *c, const struct args *a, struct err 
 /* Status 1 when the plugin refuses it. */
 static int try_plugin_config(struct cli *c, const char *given, json_t *take_body, struct err *err)
 {
-        const char *message;
         json_t *verdict;
-        bool valid;
         int r = cli_call(c, "POST", plugin_path(c, given, "/config/test"), take_body, &verdict,
                          err);
 
         if (r < 0)
                 return r;
-        valid = json_is_true(json_object_get(verdict, "valid"));
-        message = cli_text(verdict, "message");
+        bool valid = json_is_true(json_object_get(verdict, "valid"));
+        const char *message = cli_text(verdict, "message");
         cli_answer(c, verdict, "%s%s%s", valid ? "valid" : "not valid", *message ? ": " : "",
                    message);
         return valid ? 0 : 1;

@@ -93,9 +93,8 @@ static int choose_environment(struct run *run, struct err *err)
         const char *company, *given = args_value(run->a, "env");
         json_t *found = NULL, *list, *item;
         size_t i;
-        int r;
 
-        r = cli_company(run->c, true, &company, err);
+        int r = cli_company(run->c, true, &company, err);
         if (r < 0)
                 return r;
         run->c->company = company;
@@ -323,11 +322,10 @@ static void print_json(struct run *run)
 static int bring_home(struct run *run, int r)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        int restored;
 
         if (r == ERR_UNREACHABLE || !run->workspace.staged)
                 return r;
-        restored = run_workspace_restore(&run->workspace, &failure);
+        int restored = run_workspace_restore(&run->workspace, &failure);
         if (restored >= 0)
                 run->restored_us = clock_mono_us();
         return restored < 0 && r == 0 ? 1 : r;

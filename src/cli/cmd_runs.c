@@ -34,29 +34,6 @@ static const struct {
         { "finishedAt", "finished" }, { "releasedAt", "released" },
 };
 
-/* What passed since the step before, and since it was queued. */
-static void print_timeline(const json_t *run)
-{
-        const json_t *timeline = json_object_get(run, "timeline");
-        int64_t first = 0, before = 0, at;
-
-        for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-                const char *text = json_get_string(timeline, steps[i].key);
-
-                if (!text || !clock_parse_iso(text, &at))
-                        continue;
-                if (!first) {
-                        out_line("%s", "");
-                        out_line("%-17s %5s %7s", "Timeline:", "ms", "total");
-                        first = before = at;
-                }
-                out_line("  %-15s %5lld %7lld", steps[i].title,
-                         (long long)((at - before) / US_PER_MS),
-                         (long long)((at - first) / US_PER_MS));
-                before = at;
-        }
-}
-
 static void print_run_usage(const json_t *run)
 {
         const json_t *usage = json_object_get(run, "usageJson");
@@ -93,7 +70,26 @@ static void print_run(struct cli *c, const json_t *run)
                             { "Created", "createdAt", COLUMN_TIME, .optional = true },
                             { "Log bytes", "logBytes", .optional = true }));
         print_run_usage(run);
-        print_timeline(run);
+
+        /* What passed since the step before, and since it was queued. */
+        const json_t *timeline = json_object_get(run, "timeline");
+        int64_t first = 0, before = 0, at;
+
+        for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+                const char *text = json_get_string(timeline, steps[i].key);
+
+                if (!text || !clock_parse_iso(text, &at))
+                        continue;
+                if (!first) {
+                        out_line("%s", "");
+                        out_line("%-17s %5s %7s", "Timeline:", "ms", "total");
+                        first = before = at;
+                }
+                out_line("  %-15s %5lld %7lld", steps[i].title,
+                         (long long)((at - before) / US_PER_MS),
+                         (long long)((at - first) / US_PER_MS));
+                before = at;
+        }
 }
 
 const struct cli_kind kind_run = {
@@ -151,12 +147,11 @@ static int cmd_runs_list(struct cli *c, const struct args *a, struct err *err)
 static int cmd_runs_cancel(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *run;
-        const char *before;
         int r = cli_find(c, &kind_run, a->words[0], &run, err);
 
         if (r < 0)
                 return r;
-        before = cli_text(run, "finishedAt");
+        const char *before = cli_text(run, "finishedAt");
         r = cli_call(c, "POST", cli_printf(c, "/api/heartbeat-runs/%s/cancel", cli_text(run, "id")),
                      json_object(), &run, err);
         if (r >= 0)

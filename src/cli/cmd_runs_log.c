@@ -57,11 +57,10 @@ static void put_text(FILE *f, const char *text, size_t n)
 static void put_record(const char *line, size_t n)
 {
         json_t *record = NULL, *chunk;
-        const char *stream;
 
         if (json_parse_lenient(line, n, &record, NULL) < 0)
                 return;
-        stream = json_get_string(record, "stream");
+        const char *stream = json_get_string(record, "stream");
         chunk = json_object_get(record, "chunk");
         if (stream && json_is_string(chunk)) {
                 FILE *f = streq(stream, "stdout") ? stdout : stderr;
@@ -170,7 +169,6 @@ static void put_told(struct tail *t, const json_t *record)
 /* Print what is new; *ret_more: there may be more. */
 static int tell_page(struct tail *t, bool *ret_more, struct err *err)
 {
-        const json_t *next;
         json_t *page, *record;
         size_t i;
         int r = cli_call(t->c, "GET",
@@ -189,7 +187,7 @@ static int tell_page(struct tail *t, bool *ret_more, struct err *err)
         if (!t->is_readable)
                 return 0;
         json_array_foreach(json_object_get(page, "records"), i, record) put_told(t, record);
-        next = json_object_get(page, "nextOffset");
+        const json_t *next = json_object_get(page, "nextOffset");
         *ret_more =
                 json_integer_value(next) > t->told && !json_is_true(json_object_get(page, "eof"));
         if (next)
@@ -222,7 +220,6 @@ static int tell(struct tail *t, struct err *err)
 /* One page; `over` at the end of what there is. A run that never began has no log. */
 static int print_page(struct tail *t, struct err *err)
 {
-        const json_t *content, *next;
         json_t *page;
         int r = cli_call(t->c, "GET",
                          cli_printf(t->c, "/api/heartbeat-runs/%s/log?offset=%lld&limitBytes=%d",
@@ -236,8 +233,8 @@ static int print_page(struct tail *t, struct err *err)
         }
         if (r < 0)
                 return r;
-        content = json_object_get(page, "content");
-        next = json_object_get(page, "nextOffset");
+        const json_t *content = json_object_get(page, "content");
+        const json_t *next = json_object_get(page, "nextOffset");
         put_lines(t, json_string_value(content), json_string_length(content));
         t->offset = json_integer_value(next);
         t->over = !next || json_string_length(content) == 0;
@@ -316,13 +313,12 @@ static int read_once(struct tail *t, struct err *err)
         };
         struct berth_response response;
         struct berth_error error;
-        int r;
 
         (void)snprintf(path, sizeof(path), "/api/heartbeat-runs/%s/log?follow=1", t->run_id);
         (void)snprintf(last, sizeof(last), "%lld", (long long)t->offset);
         buf_clear(&t->refusal);
         sse_decoder_init(&t->sse, RECORD_MAX, take_event, t);
-        r = flow_start(&t->flow, t->api, &call, take_bytes, t, err);
+        int r = flow_start(&t->flow, t->api, &call, take_bytes, t, err);
         while (r == 0) {
                 struct pollfd p = { .fd = t->flow.fd, .events = flow_events(&t->flow) };
                 int n = poll(&p, 1, SILENCE_MS);
@@ -377,14 +373,13 @@ static int wait_for_daemon(struct tail *t, int code, struct err *err)
 /* Whether the run's adapter has a transcript is asked once, before the log begins. */
 static int look_for_transcript(struct tail *t, struct err *err)
 {
-        const char *type;
         json_t *run, *adapter;
         int r = cli_call(t->c, "GET", cli_printf(t->c, "/api/heartbeat-runs/%s", t->run_id), NULL,
                          &run, err);
 
         if (r < 0)
                 return r;
-        type = json_get_string(run, "adapterType");
+        const char *type = json_get_string(run, "adapterType");
         if (type && cli_call(t->c, "GET", cli_printf(t->c, "/api/adapters/%s", type), NULL,
                              &adapter, NULL) >= 0)
                 t->is_readable = json_is_true(json_object_get(adapter, "hasTranscript"));

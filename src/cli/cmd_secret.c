@@ -70,14 +70,12 @@ static int read_value(const char *file, json_t *body, struct err *err)
 {
         CLEAN(buf_wipe) struct buf b = BUF_INIT;
         bool is_asked = !file && isatty(STDIN_FILENO);
-        json_t *value;
-        int r;
 
         buf_init(&b, VALUE_MAX + 2);
         (void)buf_reserve(&b, VALUE_MAX + 1); /* a buffer that grows leaves copies */
-        r = is_asked ? ask_for_value(&b, err)
-                     : file_read_at(AT_FDCWD, file && !streq(file, "-") ? file : "/dev/stdin",
-                                    VALUE_MAX + 1, &b, err);
+        int r = is_asked ? ask_for_value(&b, err)
+                         : file_read_at(AT_FDCWD, file && !streq(file, "-") ? file : "/dev/stdin",
+                                        VALUE_MAX + 1, &b, err);
         if (r < 0)
                 return r;
         if (b.len > 0 && memchr(b.data, '\n', b.len) == b.data + b.len - 1)
@@ -85,7 +83,7 @@ static int read_value(const char *file, json_t *body, struct err *err)
         if (b.len == 0)
                 return err_set(err, ERR_USAGE,
                                "the value is empty; give it on standard input, or with --file");
-        value = json_stringn(buf_str(&b), b.len);
+        json_t *value = json_stringn(buf_str(&b), b.len);
         if (!value)
                 return err_set(err, ERR_USAGE, "the value is not UTF-8 text");
         json_object_set_new(body, "value", value);

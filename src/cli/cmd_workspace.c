@@ -101,13 +101,12 @@ static int cmd_workspace_stage(struct cli *c, const struct args *a, struct err *
         CLEAN(cleanup_free) char *body = NULL;
         struct long_call t = { .what = "staging" };
         json_t *answer;
-        int r;
 
         if (!path)
                 return err_sys(err, ERR_USAGE, errno, "%s", a->words[1]);
         body = run_workspace_body(a, path);
         t.body = body;
-        r = move_workspace(c, &t, a->words[0], "/stage", &answer, err);
+        int r = move_workspace(c, &t, a->words[0], "/stage", &answer, err);
         if (r >= 0)
                 cli_answer(c, answer, "%s", cli_text(answer, "cwd"));
         return r;

@@ -59,11 +59,10 @@ static int try_write(struct cli *c, const char *dir)
 {
         const char *path = cli_printf(c, "%s/.berth-doctor-%d", dir, (int)getpid());
         CLEAN(cleanup_fd) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        int e;
 
         if (fd < 0)
                 return errno;
-        e = write(fd, "berth", 5) == 5 && fsync(fd) == 0 ? 0 : errno;
+        int e = write(fd, "berth", 5) == 5 && fsync(fd) == 0 ? 0 : errno;
         (void)unlink(path);
         return e;
 }
@@ -94,20 +93,6 @@ static void check_file_system(struct doctor_report *d, const char *dir)
                            "put the data on a local disk: --data");
 }
 
-static void check_free_space(struct doctor_report *d, const char *dir)
-{
-        struct statvfs s;
-        uint64_t mib;
-
-        if (statvfs(dir, &s) < 0)
-                return;
-        mib = (uint64_t)s.f_bavail * s.f_frsize / MIB;
-        doctor_add(d, "free space", mib >= 1024 ? DOCTOR_OK : DOCTOR_LIMITED,
-                   mib >= 10240 ? cli_printf(d->cli, "%llu GiB", (unsigned long long)(mib / 1024))
-                                : cli_printf(d->cli, "%llu MiB", (unsigned long long)mib),
-                   "make room, or put the data elsewhere: --data");
-}
-
 void doctor_data(struct doctor_report *d)
 {
         const char *dir = d->cli->data;
@@ -124,7 +109,15 @@ void doctor_data(struct doctor_report *d)
                                                      : cli_printf(d->cli, "%s (will be made)", dir),
                                   NULL);
         check_file_system(d, exists);
-        check_free_space(d, exists);
+        struct statvfs s;
+
+        if (statvfs(exists, &s) < 0)
+                return;
+        uint64_t mib = (uint64_t)s.f_bavail * s.f_frsize / MIB;
+        doctor_add(d, "free space", mib >= 1024 ? DOCTOR_OK : DOCTOR_LIMITED,
+                   mib >= 10240 ? cli_printf(d->cli, "%llu GiB", (unsigned long long)(mib / 1024))
+                                : cli_printf(d->cli, "%llu MiB", (unsigned long long)mib),
+                   "make room, or put the data elsewhere: --data");
 }
 
 /* -- Programs --------------------------------------------------------------------------------- */
@@ -188,14 +181,13 @@ void doctor_subids(struct doctor_report *d)
 {
         const struct passwd *pw = getpwuid(geteuid());
         const char *user = pw ? pw->pw_name : "";
-        bool ranges, helper;
 
         if (geteuid() == 0) {
                 doctor_add(d, "subuid ranges", DOCTOR_OK, "not needed as root", NULL);
                 return;
         }
-        ranges = has_range("/etc/subuid", user) && has_range("/etc/subgid", user);
-        helper = find_program(d->cli, "newuidmap") && find_program(d->cli, "newgidmap");
+        bool ranges = has_range("/etc/subuid", user) && has_range("/etc/subgid", user);
+        bool helper = find_program(d->cli, "newuidmap") && find_program(d->cli, "newgidmap");
         doctor_add(d, "subuid ranges", ranges && helper ? DOCTOR_OK : DOCTOR_LIMITED,
                    ranges && helper ? "there, with newuidmap"
                    : ranges         ? "there, but newuidmap is not"
@@ -214,7 +206,6 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
         CLEAN(berth_response_done) struct berth_response response = { 0 };
         struct berth_error error;
         json_t *health = NULL;
-        const char *version;
 
         if (berth_request(api, "GET", "/api/health", NULL, &response, &error) < 0) {
                 doctor_add(d, "daemon", DOCTOR_MISSING,
@@ -223,7 +214,7 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
                 return;
         }
         (void)json_parse(response.body, response.len, &health, NULL);
-        version = cli_text(cli_keep(d->cli, health), "version");
+        const char *version = cli_text(cli_keep(d->cli, health), "version");
         doctor_add(d, "daemon", response.status == 200 ? DOCTOR_OK : DOCTOR_LIMITED,
                    cli_printf(d->cli, "%s at %s%s%s", cli_text(health, "status"),
                               berth_address(api), *version ? ", version " : "", version),

@@ -45,11 +45,10 @@ static int write_file(const char *path, const char *text)
 static int become_root(unsigned uid, unsigned gid)
 {
         char map[32];
-        int e;
 
         (void)write_file("/proc/self/setgroups", "deny"); /* absent on old kernels */
         (void)snprintf(map, sizeof(map), "0 %u 1", uid);
-        e = write_file("/proc/self/uid_map", map);
+        int e = write_file("/proc/self/uid_map", map);
         if (e != 0)
                 return e;
         (void)snprintf(map, sizeof(map), "0 %u 1", gid);
@@ -94,12 +93,10 @@ static void run_trials(struct trials *t)
 static int run_child(struct trials *ret)
 {
         int pipe_fds[2], status;
-        ssize_t n;
-        pid_t pid;
 
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)
                 return errno;
-        pid = fork();
+        pid_t pid = fork();
         if (pid == 0) {
                 struct trials t;
 
@@ -109,7 +106,7 @@ static int run_child(struct trials *ret)
                 _exit(write(pipe_fds[1], &t, sizeof(t)) == (ssize_t)sizeof(t) ? 0 : 1);
         }
         close(pipe_fds[1]);
-        n = pid > 0 ? read(pipe_fds[0], ret, sizeof(*ret)) : -1;
+        ssize_t n = pid > 0 ? read(pipe_fds[0], ret, sizeof(*ret)) : -1;
         close(pipe_fds[0]);
         if (pid > 0)
                 (void)waitpid(pid, &status, 0);
@@ -205,11 +202,11 @@ static const char *cgroup2_mount(void)
 static const char *own_group(struct cli *c)
 {
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        const char *line;
 
         if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &b, NULL) < 0)
                 return NULL;
-        line = str_starts(buf_str(&b), "0::") ? buf_str(&b) : strstr(buf_str(&b), "\n0::");
+        const char *line =
+                str_starts(buf_str(&b), "0::") ? buf_str(&b) : strstr(buf_str(&b), "\n0::");
         if (!line)
                 return NULL;
         line = strstr(line, "0::") + 3;
@@ -233,7 +230,6 @@ static void check_cgroup(struct doctor_report *d)
         const char *mount = cgroup2_mount();
         const char *group = own_group(d->cli);
         bool kill = false;
-        int e;
 
         if (!mount || !group) {
                 bool v1 = access("/sys/fs/cgroup/memory", F_OK) == 0 ||
@@ -246,7 +242,7 @@ static void check_cgroup(struct doctor_report *d)
                               : "mount -t cgroup2 none /sys/fs/cgroup");
                 return;
         }
-        e = try_group(d->cli, cli_printf(d->cli, "%s%s", mount, group), &kill);
+        int e = try_group(d->cli, cli_printf(d->cli, "%s%s", mount, group), &kill);
         if (e != 0)
                 doctor_add(d, "cgroup", DOCTOR_LIMITED,
                            cli_printf(d->cli, "version 2, but no group can be made in %s: %s",

@@ -39,12 +39,12 @@ static const json_t *still_kept(struct doctor_report *d, struct berth *api, cons
         const json_t *agent = ask_daemon(
                 d, api, cli_printf(d->cli, "/api/agents/%s", cli_text(entry, "entityId")));
         const char *place = cli_text(json_object_get(entry, "details"), "defaultEnvironmentId");
-        const json_t *environment;
 
         if (!agent || !streq(cli_text(agent, "defaultEnvironmentId"), place) ||
             streq(cli_text(agent, "status"), "terminated"))
                 return NULL;
-        environment = ask_daemon(d, api, cli_printf(d->cli, "/api/environments/%s", place));
+        const json_t *environment =
+                ask_daemon(d, api, cli_printf(d->cli, "/api/environments/%s", place));
         *ret_isolation = cli_text(environment, "isolation");
         return json_is_true(json_object_get(environment, "isolated")) ? NULL : agent;
 }

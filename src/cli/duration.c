@@ -35,7 +35,6 @@ static int wrong_duration(const char *what, const char *text, const char *why, s
 
 int duration_parse(const char *what, const char *text, int64_t *ret_ms, struct err *err)
 {
-        const struct unit *unit;
         const char *at = text;
         int64_t number = 0, ms;
 
@@ -47,7 +46,7 @@ int duration_parse(const char *what, const char *text, int64_t *ret_ms, struct e
                 return wrong_duration(what, text, "is not a duration", err);
         if (*at == '\0')
                 return wrong_duration(what, text, "has no unit", err);
-        unit = find_unit(at);
+        const struct unit *unit = find_unit(at);
         if (!unit)
                 return wrong_duration(what, text, "is not a duration", err);
         if (__builtin_mul_overflow(number, unit->ms, &ms))

@@ -21,11 +21,10 @@ static const json_t *find_member(const json_t *object, const char *key)
 static const char *field_text(struct cli *c, const json_t *object, const struct field *field)
 {
         CLEAN(cleanup_free) char *text = NULL;
-        const json_t *value;
 
         if (field->text)
                 return field->text(c, object);
-        value = find_member(object, field->key);
+        const json_t *value = find_member(object, field->key);
         if (json_is_string(value))
                 return json_string_value(value);
         text = out_scalar(value);

@@ -59,7 +59,6 @@ static void draw_progress(struct moving *m, const json_t *progress)
         uint64_t done = (uint64_t)json_integer_value(json_object_get(progress, "done"));
         uint64_t total = (uint64_t)json_integer_value(json_object_get(progress, "total"));
         char bar[BAR_WIDTH + 1];
-        size_t full;
 
         clear_line(m);
         m->drawn = true;
@@ -69,7 +68,7 @@ static void draw_progress(struct moving *m, const json_t *progress)
                 fflush(stderr);
                 return;
         }
-        full = (size_t)(MIN(done, total) * BAR_WIDTH / total);
+        size_t full = (size_t)(MIN(done, total) * BAR_WIDTH / total);
         memset(bar, '#', full);
         memset(bar + full, '.', BAR_WIDTH - full);
         bar[BAR_WIDTH] = '\0';
@@ -162,11 +161,10 @@ static int read_answer(struct moving *m, json_t **ret, struct err *err)
         };
         struct berth_error error;
         json_t *value = NULL;
-        int r;
 
         if (berth_refusal(&response, &error) < 0)
                 return cli_api_error(&error, err);
-        r = json_parse(response.body, response.len, &value, err);
+        int r = json_parse(response.body, response.len, &value, err);
         if (r < 0)
                 return err_wrap(err, ERR_PROVIDER, "answered something else than JSON");
         *ret = cli_keep(m->c, value);

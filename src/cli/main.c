@@ -56,11 +56,10 @@ static void print_issue(const json_t *issue, const char *said)
 static void print_details(const char *text, const char *said)
 {
         json_t *details = NULL;
-        const json_t *list;
 
         if (!text || json_parse(text, strlen(text), &details, NULL) < 0)
                 return;
-        list = details;
+        const json_t *list = details;
         for (size_t i = 0; json_is_object(list) && i < 3; i++) {
                 static const char *const keys[] = { "issues", "errors", "deleteBlockedReasons" };
                 json_t *inner = json_object_get(details, keys[i]);
@@ -109,7 +108,6 @@ static int run_command(struct args *a, const struct cli_hooks *hooks, struct buf
 {
         const struct cli_command *command = &cli_top;
         struct cli c;
-        size_t most;
         int r = find_command(a, &command, path, err);
 
         if (r >= 0)
@@ -128,7 +126,7 @@ static int run_command(struct args *a, const struct cli_hooks *hooks, struct buf
                 cli_print_help(buf_str(path), command);
                 return err_set(err, ERR_USAGE, "a command is missing");
         }
-        most = MAX(command->words, command->max_words);
+        size_t most = MAX(command->words, command->max_words);
         if (a->n_words > most)
                 return err_set(err, ERR_USAGE, "too many words: '%s'; usage: %s %s", a->words[most],
                                buf_str(path), command->synopsis);

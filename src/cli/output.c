@@ -292,10 +292,9 @@ void out_json(const json_t *value)
 static void print_line(FILE *to, const char *fmt, va_list ap)
 {
         struct buf b = BUF_INIT;
-        char *text;
 
         buf_appendv(&b, fmt, ap);
-        text = buf_take(&b);
+        char *text = buf_take(&b);
         if (to == stderr)
                 (void)fflush(stdout); /* in the order in which it was said, also in a file */
         if (text)

@@ -110,7 +110,6 @@ static int launch_daemon(struct cli *c, const char *const *argv, struct buf *lin
         CLEAN(cleanup_fd) int out = -1;
         CLEAN(cleanup_fd) int log = -1;
         int fds[2], r;
-        pid_t pid;
 
         r = path_make_dirs(c->data, 0700, err);
         if (r >= 0)
@@ -121,7 +120,7 @@ static int launch_daemon(struct cli *c, const char *const *argv, struct buf *lin
                 return err_sys(err, ERR_INTERNAL, errno, "pipe");
         in = fds[0];
         out = fds[1];
-        pid = fork();
+        pid_t pid = fork();
         if (pid == 0)
                 become_daemon(argv, out, log);
         if (pid < 0)

@@ -136,26 +136,6 @@ static int too_much_input(struct err *err)
                        WHOLE_MAX >> 20);
 }
 
-static int input_as_json(const struct buf *text, json_t **ret, struct err *err)
-{
-        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
-        json_t *input = memchr(buf_str(text), '\0', text->len)
-                                ? NULL
-                                : json_stringn(buf_str(text), text->len);
-
-        if (!input)
-                return err_set(err, ERR_USAGE,
-                               "a command that a plugin runs takes text as its input, UTF-8 "
-                               "without NUL; encode it, with base64 for example");
-        json_put(&shown, input);
-        if (buf_failed(&shown) || shown.len > WHOLE_MAX) {
-                json_decref(input);
-                return too_much_input(err);
-        }
-        *ret = input;
-        return 0;
-}
-
 int remote_input_whole(struct remote *m, json_t **ret, struct err *err)
 {
         CLEAN(buf_wipe) struct buf text = BUF_INIT;
@@ -180,7 +160,22 @@ int remote_input_whole(struct remote *m, json_t **ret, struct err *err)
                         return too_much_input(err);
         }
         m->input_over = true;
-        return input_as_json(&text, ret, err);
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+        json_t *input = memchr(buf_str(&text), '\0', text.len)
+                                ? NULL
+                                : json_stringn(buf_str(&text), text.len);
+
+        if (!input)
+                return err_set(err, ERR_USAGE,
+                               "a command that a plugin runs takes text as its input, UTF-8 "
+                               "without NUL; encode it, with base64 for example");
+        json_put(&shown, input);
+        if (buf_failed(&shown) || shown.len > WHOLE_MAX) {
+                json_decref(input);
+                return too_much_input(err);
+        }
+        *ret = input;
+        return 0;
 }
 
 /* Signals, size, renewals */

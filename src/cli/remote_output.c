@@ -46,11 +46,11 @@ static void reader_gone(struct remote *m, struct remote_stream *s, int error)
 void remote_write(struct remote *m, int stream)
 {
         struct remote_stream *s = &m->out[stream];
-        ssize_t n;
 
         if (s->fd < 0 || s->waiting.len == 0)
                 return;
-        n = write(s->fd, s->waiting.data + s->written, MIN(s->waiting.len - s->written, s->piece));
+        ssize_t n = write(s->fd, s->waiting.data + s->written,
+                          MIN(s->waiting.len - s->written, s->piece));
         if (n >= 0) {
                 s->written += (size_t)n;
                 if (s->written == s->waiting.len)
@@ -63,10 +63,8 @@ void remote_write(struct remote *m, int stream)
 /* A character may come in two pieces. */
 static void append_plain(struct remote_stream *s, const char *data, size_t len)
 {
-        size_t later;
-
         buf_append(&s->part, data, len);
-        later = utf8_unfinished(buf_str(&s->part), s->part.len);
+        size_t later = utf8_unfinished(buf_str(&s->part), s->part.len);
         out_plain(&s->waiting, buf_str(&s->part), s->part.len - later);
         buf_consume(&s->part, s->part.len - later);
 }
@@ -76,12 +74,11 @@ static int take_bytes(struct remote *m, int stream, uint64_t offset, const char 
                       struct err *err)
 {
         struct remote_stream *s = &m->out[stream];
-        uint64_t known;
 
         if (offset > s->at)
                 return err_set(err, ERR_PROVIDER, "the daemon left out bytes %llu to %llu",
                                (unsigned long long)s->at, (unsigned long long)offset);
-        known = s->at - offset;
+        uint64_t known = s->at - offset;
         if (known >= len)
                 return 0;
         if (!m->first_output_us)

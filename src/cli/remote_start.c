@@ -64,11 +64,10 @@ int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, 
 {
         const char *given = args_value(a, "agent");
         json_t *agent;
-        int r;
 
         if (!given)
                 return 0;
-        r = cli_find(c, &kind_agent, given, &agent, err);
+        int r = cli_find(c, &kind_agent, given, &agent, err);
         if (r >= 0)
                 spec->agent_id = cli_text(agent, "id");
         return r;
@@ -205,11 +204,10 @@ int remote_start(struct remote *m, struct err *err)
 {
         struct uuid key = uuid_new();
         json_t *body = start_body(&m->spec, key.s, err), *answer, *input;
-        int r;
 
         if (!body)
                 return ERR_USAGE;
-        r = post_start(m, body, &answer, err);
+        int r = post_start(m, body, &answer, err);
         if (m->spec.forward_stdin && wants_whole_input(r, err)) {
                 /* What a plugin runs gets its input at the start. None of it was read yet. */
                 err_clear(err);

@@ -127,11 +127,10 @@ static int create_default_company(struct cli *c, const char **ret_id, struct err
 {
         CLEAN(cleanup_fd) int turn = open(c->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         json_t *company, *list;
-        int r;
 
         while (turn >= 0 && flock(turn, LOCK_EX) < 0 && errno == EINTR)
                 ;
-        r = cli_call_list(c, "/api/companies", &list, err);
+        int r = cli_call_list(c, "/api/companies", &list, err);
         if (r >= 0 && json_array_size(list) > 0) {
                 *ret_id = cli_text(json_array_get(list, 0), "id");
                 return 0;
@@ -177,7 +176,6 @@ static int only_company(struct cli *c, bool create, const char **ret_id, struct 
 int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err)
 {
         json_t *company;
-        int r;
 
         if (!c->company)
                 return only_company(c, create, ret_id, err);
@@ -185,7 +183,7 @@ int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err
                 *ret_id = c->company;
                 return 0;
         }
-        r = cli_find(c, &kind_company, c->company, &company, err);
+        int r = cli_find(c, &kind_company, c->company, &company, err);
         if (r >= 0)
                 *ret_id = cli_text(company, "id");
         return r;

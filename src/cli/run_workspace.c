@@ -14,14 +14,13 @@ char *run_workspace_body(const struct args *a, const char *path)
 {
         const char *isolation = args_value(a, "isolation"), *pattern;
         json_t *exclude = json_array(), *body;
-        char *text;
 
         for (size_t i = 0; (pattern = args_item(a, "exclude", i)); i++)
                 json_array_append_new(exclude, json_string(pattern));
         body = json_pack("{s:s, s:o}", "localPath", path, "exclude", exclude);
         if (isolation)
                 json_object_set_new(body, "isolation", json_string(isolation));
-        text = json_to_text(body);
+        char *text = json_to_text(body);
         json_decref(body);
         return text;
 }
@@ -59,14 +58,13 @@ int run_workspace_stage(struct run_workspace *w, const char *dir, const char **r
                                .lease_id = w->lease_id,
                                .renew_ms = w->renew_ms };
         json_t *answer;
-        int r;
 
         if (!path)
                 return err_sys(err, ERR_USAGE, errno, "--workspace %s", dir);
         body = run_workspace_body(w->a, path);
         t.body = body;
         t.path = cli_printf(w->c, "/api/environment-leases/%s/workspace/stage", w->lease_id);
-        r = call_insisting(w, &t, &answer, err);
+        int r = call_insisting(w, &t, &answer, err);
         if (r < 0)
                 return r;
         w->staged = true;
@@ -97,12 +95,11 @@ int run_workspace_restore(struct run_workspace *w, struct err *err)
                 .insist = true,
         };
         json_t *answer;
-        int r;
 
         if (!w->staged)
                 return 0;
         t.path = cli_printf(w->c, "/api/environment-leases/%s/workspace/restore", w->lease_id);
-        r = call_insisting(w, &t, &answer, err);
+        int r = call_insisting(w, &t, &answer, err);
         if (r < 0) {
                 out_note("berth: the changes could not be brought home: %s", err->msg);
                 out_note("they are kept when the lease ends: berth workspace salvaged list");

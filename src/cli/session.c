@@ -18,23 +18,6 @@ const char *cli_env(const char *ours, const char *paperclips)
         return value && *value ? value : NULL;
 }
 
-static int find_data_dir(struct cli *c, struct err *err)
-{
-        const char *base = getenv("XDG_DATA_HOME");
-        const char *home = getenv("HOME");
-
-        c->data = c->data_flag ? c->data_flag : cli_env("BERTH_DATA", NULL);
-        if (c->data)
-                return 0;
-        if (base && base[0] == '/')
-                c->data = cli_printf(c, "%s/berth", base);
-        else if (home && home[0] == '/')
-                c->data = cli_printf(c, "%s/.local/share/berth", home);
-        else
-                return err_set(err, ERR_USAGE, "HOME is not set; say where with --data DIR");
-        return 0;
-}
-
 int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a, struct err *err)
 {
         const char *url = args_value(a, "api-url");
@@ -50,7 +33,19 @@ int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a,
                 .data_flag = args_value(a, "data"),
         };
         arena_init(&c->arena);
-        return find_data_dir(c, err);
+        const char *base = getenv("XDG_DATA_HOME");
+        const char *home = getenv("HOME");
+
+        c->data = c->data_flag ? c->data_flag : cli_env("BERTH_DATA", NULL);
+        if (c->data)
+                return 0;
+        if (base && base[0] == '/')
+                c->data = cli_printf(c, "%s/berth", base);
+        else if (home && home[0] == '/')
+                c->data = cli_printf(c, "%s/.local/share/berth", home);
+        else
+                return err_set(err, ERR_USAGE, "HOME is not set; say where with --data DIR");
+        return 0;
 }
 
 void cli_done(struct cli *c)
@@ -208,10 +203,9 @@ int cli_call(struct cli *c, const char *method, const char *path, json_t *take_b
         struct berth_error error;
         json_t *value = NULL;
         struct berth *api;
-        int r;
 
         json_decref(take_body);
-        r = cli_connect(c, &api, err);
+        int r = cli_connect(c, &api, err);
         if (r < 0)
                 return r;
         if (berth_request(api, method, path, text, &response, &error) < 0 ||

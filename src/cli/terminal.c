@@ -46,14 +46,12 @@ static void guard_terminal(void)
 
 int terminal_raw(struct err *err)
 {
-        struct termios raw;
-
         if (is_raw || !isatty(STDIN_FILENO))
                 return 0;
         if (tcgetattr(STDIN_FILENO, &before) < 0)
                 return err_sys(err, ERR_IO, errno, "read the terminal's settings");
         guard_terminal();
-        raw = before;
+        struct termios raw = before;
         cfmakeraw(&raw);
         is_raw = 1; /* before the change: a signal in between restores what is there */
         if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) < 0) {

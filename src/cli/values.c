@@ -105,7 +105,6 @@ static int set_option(json_t *config, const char *text, struct err *err)
         CLEAN(cleanup_free) char *key = NULL;
         bool is_json = equals && equals > text && equals[-1] == ':';
         json_t *value = NULL, *meant = NULL, *object;
-        char *leaf;
         int r = 0;
 
         if (!equals || equals == text)
@@ -127,7 +126,7 @@ static int set_option(json_t *config, const char *text, struct err *err)
         json_decref(meant);
         if (!value)
                 return err_set(err, ERR_USAGE, "-o %s: the value is not UTF-8 text", key);
-        leaf = key;
+        char *leaf = key;
         object = descend_to_leaf(config, &leaf);
         json_object_set_new(object, leaf, value);
         return 0;

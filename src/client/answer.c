@@ -15,13 +15,11 @@ void answer_done(struct answer_reader *r)
 static bool has_content_type(const struct http1_head *head, const char *type)
 {
         const struct http1_header *h = http1_find(head, "Content-Type");
-        struct http1_slice s;
-        const char *end;
 
         if (!h)
                 return false;
-        s = h->value;
-        end = memchr(s.p, ';', s.len);
+        struct http1_slice s = h->value;
+        const char *end = memchr(s.p, ';', s.len);
         if (end)
                 s.len = (size_t)(end - s.p);
         while (s.len > 0 && s.p[s.len - 1] == ' ')

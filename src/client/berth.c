@@ -105,9 +105,8 @@ int berth_open(const struct berth_options *options, struct berth **ret, struct b
         CLEAN(err_done) struct err err = { 0 };
         struct conn_address address = { 0 };
         struct berth *b;
-        int r;
 
-        r = check_field("API key", options->api_key, &err);
+        int r = check_field("API key", options->api_key, &err);
         if (r >= 0)
                 r = check_field("run id", options->run_id, &err);
         if (r >= 0 && options->socket_path)
@@ -207,11 +206,10 @@ static int send_request(struct berth *b, const char *method, const char *path, c
                 .deadline_ms = clock_mono_ms() + b->timeout_ms,
         };
         struct http_answer answer;
-        int r;
 
         if (!http_is_path(path))
                 return err_set(err, ERR_INVALID, "'%s' cannot stand in a request", path);
-        r = call_once(b, &call, &body, &answer, err);
+        int r = call_once(b, &call, &body, &answer, err);
         if (r == ERR_UNCERTAIN && may_repeat) {
                 buf_clear(&body);
                 r = call_once(b, &call, &body, &answer, err);
@@ -256,11 +254,10 @@ static int read_lease(struct berth_response *response, struct berth_lease *ret, 
 {
         struct berth_lease lease = { 0 };
         json_t *record = NULL;
-        const json_t *object;
 
         if (json_parse(response->body, response->len, &record, err) < 0)
                 return err_wrap(err, ERR_PROVIDER, "the lease record is no JSON");
-        object = json_get_object(record, "lease");
+        const json_t *object = json_get_object(record, "lease");
         copy_member(lease.id, sizeof(lease.id), object, "id");
         copy_member(lease.status, sizeof(lease.status), object, "status");
         copy_member(lease.expires_at, sizeof(lease.expires_at), object, "expiresAt");

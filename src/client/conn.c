@@ -90,7 +90,6 @@ int conn_address_parse(const char *url, struct conn_address *ret, struct err *er
 {
         CLEAN(conn_address_done) struct conn_address a = { 0 };
         CLEAN(cleanup_free) char *authority = NULL;
-        const char *rest, *slash;
 
         if (str_starts(url, "unix:")) {
                 if (url[5] != '/')
@@ -106,8 +105,8 @@ int conn_address_parse(const char *url, struct conn_address *ret, struct err *er
         if (!str_starts(url, "http://") || !is_plain(url) || strpbrk(url, "?#"))
                 return err_set(err, ERR_INVALID, "'%s' is not a URL like http://127.0.0.1:3100",
                                url);
-        rest = url + strlen("http://");
-        slash = strchrnul(rest, '/');
+        const char *rest = url + strlen("http://");
+        const char *slash = strchrnul(rest, '/');
         authority = xstrndup(rest, (size_t)(slash - rest));
         if (!split_authority(authority, &a))
                 return err_set(err, ERR_INVALID, "'%s': host and port do not make sense", url);
@@ -168,7 +167,6 @@ static int open_unix(const struct conn_address *a, int64_t deadline_ms, int *ret
 {
         struct sockaddr_un sa = { .sun_family = AF_UNIX };
         CLEAN(cleanup_fd) int fd = -1;
-        int e;
 
         if (strlen(a->path) >= sizeof(sa.sun_path))
                 return err_set(err, ERR_INVALID,
@@ -179,7 +177,7 @@ static int open_unix(const struct conn_address *a, int64_t deadline_ms, int *ret
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return err_sys(err, ERR_INTERNAL, errno, "socket");
-        e = connect_one(fd, (const struct sockaddr *)&sa, sizeof(sa), deadline_ms);
+        int e = connect_one(fd, (const struct sockaddr *)&sa, sizeof(sa), deadline_ms);
         if (e != 0)
                 return daemon_unreachable(a, strerror(e), err);
         *ret_fd = take_fd(&fd);
@@ -192,14 +190,16 @@ static void free_addresses(struct addrinfo **list)
                 freeaddrinfo(*list);
 }
 
-static int open_tcp(const struct conn_address *a, int64_t deadline_ms, int *ret_fd, struct err *err)
+int conn_open(const struct conn_address *address, int64_t deadline_ms, int *ret_fd, struct err *err)
 {
+        if (address->path)
+                return open_unix(address, deadline_ms, ret_fd, err);
         const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
         CLEAN(free_addresses) struct addrinfo *list = NULL;
-        int e = getaddrinfo(a->host, a->port, &hints, &list);
+        int e = getaddrinfo(address->host, address->port, &hints, &list);
 
         if (e != 0)
-                return daemon_unreachable(a, gai_strerror(e), err);
+                return daemon_unreachable(address, gai_strerror(e), err);
         e = EADDRNOTAVAIL;
         for (const struct addrinfo *ai = list; ai; ai = ai->ai_next) {
                 CLEAN(cleanup_fd)
@@ -212,14 +212,7 @@ static int open_tcp(const struct conn_address *a, int64_t deadline_ms, int *ret_
                 *ret_fd = take_fd(&fd);
                 return 0;
         }
-        return daemon_unreachable(a, strerror(e), err);
-}
-
-int conn_open(const struct conn_address *address, int64_t deadline_ms, int *ret_fd, struct err *err)
-{
-        if (address->path)
-                return open_unix(address, deadline_ms, ret_fd, err);
-        return open_tcp(address, deadline_ms, ret_fd, err);
+        return daemon_unreachable(address, strerror(e), err);
 }
 
 bool conn_is_stale(int fd)

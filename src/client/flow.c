@@ -85,11 +85,10 @@ static int send_some(struct flow *f, struct err *err)
 static int read_some(struct flow *f, struct err *err)
 {
         char *at = buf_reserve(&f->reader.in, READ_SIZE);
-        ssize_t n;
 
         if (!at)
                 return err_set(err, ERR_TOO_LARGE, "the answer is too large");
-        n = recv(f->fd, at, READ_SIZE, MSG_DONTWAIT);
+        ssize_t n = recv(f->fd, at, READ_SIZE, MSG_DONTWAIT);
         if (n == 0)
                 return answer_closed(&f->reader, err);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -102,11 +101,9 @@ static int read_some(struct flow *f, struct err *err)
 
 int flow_step(struct flow *f, struct err *err)
 {
-        int r;
-
         if (!f->busy)
                 return 0;
-        r = send_some(f, err);
+        int r = send_some(f, err);
         if (r >= 0)
                 r = read_some(f, err);
         if (r == 0)

@@ -54,12 +54,11 @@ static int send_request(int fd, const struct conn_address *a, const struct http_
                         struct err *err)
 {
         CLEAN(buf_wipe) struct buf b = BUF_INIT; /* holds the token */
-        int r;
 
         http_put_head(&b, a, call);
         if (buf_failed(&b))
                 return err_set(err, ERR_TOO_LARGE, "the request is too large");
-        r = conn_write(fd, b.data, b.len, call->deadline_ms, err);
+        int r = conn_write(fd, b.data, b.len, call->deadline_ms, err);
         if (r >= 0 && call->body)
                 r = conn_write(fd, call->body, http_body_len(call), call->deadline_ms, err);
         return r;

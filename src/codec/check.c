@@ -572,13 +572,12 @@ int check_end(struct check *c, struct err *err)
 int check_end_config(struct check *c, struct err *err)
 {
         struct check *root = root_of(c);
-        json_t *details;
 
         if (!root->issues)
                 return 0;
         err_set(err, ERR_UNPROCESSABLE, "%s",
                 json_get_string(json_array_get(root->issues, 0), "message"));
-        details = json_pack("{s:O}", "issues", root->issues);
+        json_t *details = json_pack("{s:O}", "issues", root->issues);
         err_details(err, json_to_text(details));
         json_decref(details);
         check_done(root);

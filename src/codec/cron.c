@@ -119,13 +119,12 @@ int cron_parse(const char *text, struct cron *ret, struct err *err)
 {
         uint64_t bits[FIELDS];
         bool any[FIELDS];
-        const char *at;
 
         if (strlen(text) > CRON_TEXT_MAX)
                 return err_set(err, ERR_INVALID, "A cron line has at most %d characters",
                                CRON_TEXT_MAX);
         skip_space(&text);
-        at = expand_shorthand(text);
+        const char *at = expand_shorthand(text);
         for (size_t i = 0; i < FIELDS; i++) {
                 skip_space(&at);
                 any[i] = *at == '*';

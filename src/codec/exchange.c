@@ -41,10 +41,9 @@ static int end_of(struct frame_in *f, uint8_t version, uint64_t offset, size_t l
 int exchange_call_read(const void *bytes, size_t len, struct exchange_call *ret, struct err *err)
 {
         struct frame_in f;
-        uint8_t version;
 
         frame_in_init(&f, bytes, len);
-        version = frame_get_u8(&f);
+        uint8_t version = frame_get_u8(&f);
         ret->session = frame_get_u64(&f);
         ret->offset = frame_get_u64(&f);
         ret->taken = frame_get_u64(&f);
@@ -57,10 +56,9 @@ int exchange_answer_read(const void *bytes, size_t len, struct exchange_answer *
                          struct err *err)
 {
         struct frame_in f;
-        uint8_t version;
 
         frame_in_init(&f, bytes, len);
-        version = frame_get_u8(&f);
+        uint8_t version = frame_get_u8(&f);
         ret->status = frame_get_u8(&f);
         ret->taken = frame_get_u64(&f);
         ret->offset = frame_get_u64(&f);

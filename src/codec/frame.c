@@ -54,11 +54,9 @@ static void cut_into_parts(struct frame_out *f, size_t payload)
 
 void frame_end(struct frame_out *f)
 {
-        size_t payload;
-
         if (buf_failed(f->b))
                 return;
-        payload = f->b->len - f->start - FRAME_HEADER;
+        size_t payload = f->b->len - f->start - FRAME_HEADER;
         if (payload > FRAME_MAX_PAYLOAD)
                 cut_into_parts(f, payload);
         else

@@ -15,20 +15,18 @@ void relay_greet(struct buf *b)
 size_t relay_find_greeting(const char *bytes, size_t len)
 {
         CLEAN(buf_done) struct buf greeting = BUF_INIT;
-        const char *at;
 
         relay_greet(&greeting);
-        at = len < greeting.len ? NULL : memmem(bytes, len, greeting.data, greeting.len);
+        const char *at =
+                len < greeting.len ? NULL : memmem(bytes, len, greeting.data, greeting.len);
         return at ? (size_t)(at - bytes) + greeting.len : 0;
 }
 
 static void read_ask(struct frame_in *f, struct relay_frame *r)
 {
-        struct frame_bytes rest;
-
         r->want = frame_get_u8(f);
         frame_get_uuid(f, r->box);
-        rest = frame_get_blob(f);
+        struct frame_bytes rest = frame_get_blob(f);
         r->execs = (const uint8_t *)rest.p;
         r->n_execs = (uint32_t)(rest.len / FRAME_UUID);
         if (r->want < RELAY_ENSURE || r->want > RELAY_LIST || rest.len % FRAME_UUID != 0 ||

@@ -50,13 +50,10 @@ static bool index_path_ok(const char *path, size_t len)
 /* How many bytes of the path before are dropped: git's variable-length number. */
 static bool index_read_dropped(struct index *x, size_t *ret)
 {
-        size_t value;
-        uint8_t byte;
-
         if (x->at >= x->end)
                 return false;
-        byte = x->bytes[x->at++];
-        value = byte & 0x7f;
+        uint8_t byte = x->bytes[x->at++];
+        size_t value = byte & 0x7f;
         while (byte & 0x80) {
                 if (x->at >= x->end || value > MAX_PATH)
                         return false;
@@ -71,12 +68,11 @@ static bool index_read_entry(struct index *x)
 {
         const size_t start = x->at;
         size_t kept = 0, dropped, n;
-        const uint8_t *zero;
-        unsigned flags;
 
         if (x->end - x->at < ENTRY_MIN)
                 return false;
-        flags = (unsigned)x->bytes[start + STAT + OID] << 8 | x->bytes[start + STAT + OID + 1];
+        unsigned flags =
+                (unsigned)x->bytes[start + STAT + OID] << 8 | x->bytes[start + STAT + OID + 1];
         x->at += ENTRY_MIN;
         if (flags & EXTENDED) {
                 if (x->version < 3 || x->end - x->at < 2)
@@ -88,7 +84,7 @@ static bool index_read_entry(struct index *x)
                         return false;
                 kept = x->path_len - dropped;
         }
-        zero = memchr(x->bytes + x->at, 0, x->end - x->at);
+        const uint8_t *zero = memchr(x->bytes + x->at, 0, x->end - x->at);
         if (!zero)
                 return false;
         n = (size_t)(zero - (x->bytes + x->at));
@@ -108,13 +104,12 @@ static bool index_read_entry(struct index *x)
 static bool index_read_extension(struct index *x)
 {
         bool known = false;
-        uint32_t size;
 
         if (x->end - x->at < 8)
                 return false;
         for (size_t i = 0; i < ARRAY_LEN(harmless); i++)
                 known = known || memcmp(x->bytes + x->at, harmless[i], 4) == 0;
-        size = index_u32(x, x->at + 4);
+        uint32_t size = index_u32(x, x->at + 4);
         x->at += 8;
         if (!known || size > x->end - x->at)
                 return false;
@@ -125,13 +120,12 @@ static bool index_read_extension(struct index *x)
 bool git_index_ok(const uint8_t *bytes, size_t len)
 {
         struct index x = { .bytes = bytes, .at = HEADER };
-        uint32_t count;
 
         if (len < HEADER + CHECKSUM || memcmp(bytes, "DIRC", 4) != 0)
                 return false;
         x.end = len - CHECKSUM;
         x.version = index_u32(&x, 4);
-        count = index_u32(&x, 8);
+        uint32_t count = index_u32(&x, 8);
         if (x.version < 2 || x.version > 4)
                 return false;
         for (; count > 0; count--)

@@ -136,7 +136,6 @@ int host_pattern_parse(const char *text, size_t len, struct host_pattern *ret, s
         bool any_below = len >= 2 && text[0] == '*' && text[1] == '.';
         struct host_target t;
         bool has_port;
-        int r;
 
         if (any_below) {
                 text += 2;
@@ -144,7 +143,7 @@ int host_pattern_parse(const char *text, size_t len, struct host_pattern *ret, s
         }
         has_port =
                 len > 0 && (text[0] == '[' ? text[len - 1] != ']' : memchr(text, ':', len) != NULL);
-        r = host_target_parse(text, len, 80, &t, err);
+        int r = host_target_parse(text, len, 80, &t, err);
         if (r < 0)
                 return r;
         if (any_below && t.is_addr)

@@ -387,7 +387,6 @@ static enum http1_result read_method(struct http1_request *ret, struct http1_ref
 static bool strip_authority(struct http1_slice *target, struct http1_slice host)
 {
         size_t scheme;
-        const char *slash;
 
         if (target->len > 7 && strncasecmp(target->p, "http://", 7) == 0)
                 scheme = 7;
@@ -397,7 +396,7 @@ static bool strip_authority(struct http1_slice *target, struct http1_slice host)
                 return false;
         target->p += scheme;
         target->len -= scheme;
-        slash = memchr(target->p, '/', target->len);
+        const char *slash = memchr(target->p, '/', target->len);
         if (!slash || (size_t)(slash - target->p) != host.len || host.len == 0 ||
             strncasecmp(target->p, host.p, host.len) != 0)
                 return false;
@@ -455,9 +454,8 @@ enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_
 {
         struct http1_slice rest, target;
         struct facts facts;
-        enum http1_result r;
 
-        r = find_end(bytes, len, max_head, seen, &ret->head.len, ret_why);
+        enum http1_result r = find_end(bytes, len, max_head, seen, &ret->head.len, ret_why);
         if (r != HTTP1_DONE)
                 return r;
         rest = (struct http1_slice){ bytes, ret->head.len };

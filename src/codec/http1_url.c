@@ -39,11 +39,10 @@ static int decode_part(const char *text, size_t len, bool plus_is_space, struct 
                        struct err *err)
 {
         char *to = buf_reserve(out, len); /* decoding never makes it longer */
-        ssize_t n;
 
         if (!to)
                 return err_set(err, ERR_TOO_LARGE, "Text too long");
-        n = unescape_byte(text, len, plus_is_space, to);
+        ssize_t n = unescape_byte(text, len, plus_is_space, to);
         if (n < 0 || !is_text(to, (size_t)n)) {
                 *to = '\0'; /* the terminator that stood there */
                 return err_set(err, ERR_INVALID,

@@ -83,8 +83,6 @@ static bool magic_next(struct image_data *m, char c)
 
 bool image_data_skips(struct image_data *m, char c)
 {
-        bool uri, magic;
-
         if (m->inside && is_base64(c))
                 return true;
         if (c == '\0' || m->inside) {
@@ -92,8 +90,8 @@ bool image_data_skips(struct image_data *m, char c)
                 if (c == '\0')
                         return false;
         }
-        uri = uri_next(m, c);
-        magic = magic_next(m, c);
+        bool uri = uri_next(m, c);
+        bool magic = magic_next(m, c);
         if (uri || magic)
                 *m = (struct image_data){ .inside = true };
         return false;

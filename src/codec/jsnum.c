@@ -218,7 +218,6 @@ double jsnum_parse(const char *text, size_t len)
         size_t n;
         const char *s = js_trim(text, len, &n);
         double sign = 1, v;
-        char *copy;
 
         if (n == 0)
                 return 0;
@@ -237,7 +236,7 @@ double jsnum_parse(const char *text, size_t len)
                 return sign * INFINITY;
         if (!is_decimal(s, n))
                 return NAN;
-        copy = xstrndup(s, n);
+        char *copy = xstrndup(s, n);
         v = strtod(copy, NULL);
         free(copy);
         return sign * v;

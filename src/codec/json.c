@@ -139,13 +139,12 @@ static json_t *settled_number(const json_t *v)
 {
         const json_int_t limit = INT64_C(1) << 53;
         bool is_int = json_is_integer(v);
-        double d;
 
         if (!json_is_number(v))
                 return NULL;
         if (is_int && json_integer_value(v) >= -limit && json_integer_value(v) <= limit)
                 return NULL;
-        d = json_number_value(v);
+        double d = json_number_value(v);
         if (d >= (double)-limit && d <= (double)limit && jsnum_is_integer(d))
                 return json_integer((json_int_t)d);
         return is_int ? json_real(d) : NULL;
@@ -180,7 +179,6 @@ static void settle_children(json_t *v)
 static int parse_text(const char *text, size_t len, size_t flags, json_t **ret, struct err *err)
 {
         json_error_t e;
-        json_t *v, *number;
         size_t deep = find_too_deep(text, len);
         const char *nul = memchr(text, '\0', len);
         char what[64];
@@ -191,12 +189,12 @@ static int parse_text(const char *text, size_t len, size_t flags, json_t **ret, 
         }
         if (nul) /* jansson takes one between tokens for the end */
                 return refuse_at(text, (size_t)(nul - text), "a NUL byte", err);
-        v = json_loadb(text, len, flags, &e);
+        json_t *v = json_loadb(text, len, flags, &e);
         if (!v && json_error_code(&e) == json_error_numeric_overflow)
                 v = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, &e);
         if (!v)
                 return refuse_text(&e, len, err);
-        number = settled_number(v);
+        json_t *number = settled_number(v);
         if (number) {
                 json_decref(v);
                 v = number;

@@ -69,15 +69,13 @@ static int read_member(struct reader *r, const char *key, const char **ret, size
 {
         const char *name;
         size_t n;
-        bool wanted;
-        int e;
 
         if (scan_peek(r) != '"')
                 return scan_refuse(r, "a key was expected");
-        e = skip_string(r, &name, &n);
+        int e = skip_string(r, &name, &n);
         if (e < 0)
                 return e;
-        wanted = n == strlen(key) && memcmp(name, key, n) == 0;
+        bool wanted = n == strlen(key) && memcmp(name, key, n) == 0;
         if (scan_peek(r) != ':')
                 return scan_refuse(r, "a colon was expected");
         r->at++;
@@ -167,8 +165,6 @@ static int read_escape(struct reader *r, char **out)
         char c = r->at < r->end ? *r->at++ : '\0', utf8[4];
         const char *found = c ? strchr(from, c) : NULL;
         uint32_t point;
-        size_t n;
-        int e;
 
         if (found) {
                 *(*out)++ = to[found - from];
@@ -176,10 +172,10 @@ static int read_escape(struct reader *r, char **out)
         }
         if (c != 'u')
                 return scan_refuse(r, "unknown escape");
-        e = read_point(r, &point);
+        int e = read_point(r, &point);
         if (e < 0)
                 return e;
-        n = utf8_bytes(point, utf8);
+        size_t n = utf8_bytes(point, utf8);
         memcpy(*out, utf8, n);
         *out += n;
         return 0;

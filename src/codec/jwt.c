@@ -199,19 +199,18 @@ int jwt_verify(const char *token, const struct jwt_key *key, int64_t now_s, stru
                struct err *err)
 {
         struct part parts[3];
-        json_t *claims;
-        bool ok;
 
         if (!split_token(token, parts) || !header_is_ours(parts[0]) ||
             !signature_fits(token, parts, key))
                 return refuse_token(err);
         *ret = (struct jwt_claims){ 0 };
-        claims = decode_object(parts[1]);
-        ok = claims && take_id(claims, "sub", ret->sub) &&
-             take_id(claims, "company_id", ret->company_id) &&
-             take_id(claims, "run_id", ret->run_id) && take_adapter(claims, ret->adapter_type) &&
-             take_time(claims, "iat", &ret->iat) && take_time(claims, "exp", &ret->exp) &&
-             claim_fits(claims, "iss", key->issuer) && claim_fits(claims, "aud", key->audience);
+        json_t *claims = decode_object(parts[1]);
+        bool ok = claims && take_id(claims, "sub", ret->sub) &&
+                  take_id(claims, "company_id", ret->company_id) &&
+                  take_id(claims, "run_id", ret->run_id) &&
+                  take_adapter(claims, ret->adapter_type) && take_time(claims, "iat", &ret->iat) &&
+                  take_time(claims, "exp", &ret->exp) && claim_fits(claims, "iss", key->issuer) &&
+                  claim_fits(claims, "aud", key->audience);
         json_decref(claims);
         return ok && ret->exp > now_s ? 0 : refuse_token(err);
 }

@@ -44,12 +44,10 @@ static bool has_value(const struct redactor *r, const char *text, size_t len)
 
 static void add_value(struct redactor *r, const char *text, size_t len)
 {
-        struct value *v;
-
         if (len < REDACT_MIN || has_value(r, text, len))
                 return;
         r->values = xrealloc(r->values, (r->n + 1) * sizeof(*r->values));
-        v = &r->values[r->n++];
+        struct value *v = &r->values[r->n++];
         *v = (struct value){ .text = xcalloc(1, len),
                              .len = (uint32_t)len,
                              .fail = xcalloc(len, sizeof(uint32_t)) };

@@ -134,7 +134,6 @@ static int take_line(struct sse_decoder *d, struct err *err)
 {
         const char *line = buf_str(&d->line), *colon, *value;
         size_t len = d->line.len, name_len;
-        int r;
 
         if (len == 0)
                 return dispatch_event(d, err);
@@ -143,7 +142,7 @@ static int take_line(struct sse_decoder *d, struct err *err)
         value = colon ? colon + 1 : line + len;
         if (value < line + len && *value == ' ')
                 value++;
-        r = take_field(d, line, name_len, value, (size_t)(line + len - value), err);
+        int r = take_field(d, line, name_len, value, (size_t)(line + len - value), err);
         buf_clear(&d->line);
         return r;
 }

@@ -50,7 +50,6 @@ void sync_msg_write(struct buf *b, const struct sync_msg *m)
         unsigned fields = fields_of[m->type];
         struct frame_out f = { b, b->len };
         size_t at = b->len;
-        uint32_t len;
 
         frame_put_u32(&f, 0);
         frame_put_u8(&f, m->type);
@@ -79,7 +78,7 @@ void sync_msg_write(struct buf *b, const struct sync_msg *m)
                 frame_put_blob(&f, m->blob.p, m->blob.len);
         if (b->failed)
                 return;
-        len = (uint32_t)(b->len - at - SYNC_HEADER);
+        uint32_t len = (uint32_t)(b->len - at - SYNC_HEADER);
         for (int i = 0; i < 4; i++)
                 b->data[at + (size_t)i] = (char)(len >> (24 - 8 * i));
 }
@@ -161,13 +160,11 @@ int sync_msg_read(const void *bytes, size_t len, struct sync_msg *ret, size_t *r
                   struct err *err)
 {
         struct frame_in f;
-        uint32_t size;
-        int r;
 
         frame_in_init(&f, bytes, len);
         if (len < SYNC_HEADER)
                 return 0;
-        size = frame_get_u32(&f);
+        uint32_t size = frame_get_u32(&f);
         *ret = (struct sync_msg){ .type = frame_get_u8(&f) };
         ret->slot = frame_get_u32(&f);
         if (size > SYNC_MAX_PAYLOAD || ret->type == 0 || ret->type >= ARRAY_LEN(fields_of))
@@ -175,7 +172,7 @@ int sync_msg_read(const void *bytes, size_t len, struct sync_msg *ret, size_t *r
         if (f.left < size)
                 return 0;
         f.left = size;
-        r = read_payload(&f, ret, err);
+        int r = read_payload(&f, ret, err);
         if (r < 0)
                 return err_wrap(err, r, "message of type %u", ret->type);
         *ret_len = SYNC_HEADER + size;

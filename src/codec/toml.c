@@ -126,7 +126,6 @@ static int read_escape(struct reader *r, struct buf *out)
         char c = peek(r), utf8[4];
         const char *found = c ? strchr(from, c) : NULL;
         uint32_t point;
-        int e;
 
         if (found) {
                 r->at++;
@@ -137,7 +136,7 @@ static int read_escape(struct reader *r, struct buf *out)
                 return refuse(r, "unknown escape; \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX are known, "
                                  "'...' takes everything as it is");
         r->at++;
-        e = read_hex(r, c == 'u' ? 4 : 8, &point);
+        int e = read_hex(r, c == 'u' ? 4 : 8, &point);
         if (e < 0)
                 return e;
         if (point == 0 || (point >= 0xd800 && point <= 0xdfff) || point > 0x10ffff)
@@ -270,14 +269,12 @@ static int note_fronts(struct reader *r, const struct buf *name, size_t skip,
 /* [a.b] */
 static int read_header(struct reader *r)
 {
-        int e;
-
         r->at++;
         if (peek(r) == '[')
                 return refuse(r, "[[arrays of tables]] are not supported; write [table]");
         skip_blanks(r);
         buf_clear(&r->table);
-        e = read_key(r, &r->table);
+        int e = read_key(r, &r->table);
         if (e < 0)
                 return e;
         if (peek(r) != ']')
@@ -446,10 +443,9 @@ static int read_pair(struct reader *r)
 {
         CLEAN(buf_done) struct buf key = { .max = TOML_MAX_KEY };
         json_t *value;
-        int e;
 
         buf_append(&key, buf_str(&r->table), r->table.len);
-        e = read_key(r, &key);
+        int e = read_key(r, &key);
         if (e < 0)
                 return e;
         if (peek(r) != '=')
@@ -494,7 +490,6 @@ static int read_lines(struct reader *r)
 int toml_parse(const char *file, const char *text, size_t len, json_t **ret, struct err *err)
 {
         struct reader r = { .file = file, .at = text, .end = text + len, .line = 1, .err = err };
-        int e;
 
         if (len > TOML_MAX_BYTES)
                 return err_set(err, ERR_TOO_LARGE, "%s is larger than %zu bytes", file,
@@ -502,7 +497,7 @@ int toml_parse(const char *file, const char *text, size_t len, json_t **ret, str
         buf_init(&r.table, TOML_MAX_KEY);
         r.values = json_object();
         r.tables = json_object();
-        e = check_bytes(&r);
+        int e = check_bytes(&r);
         if (e == 0)
                 e = read_lines(&r);
         if (e == 0)

@@ -226,11 +226,10 @@ static uint64_t get_number(struct reader *r, uint64_t max)
 static uint32_t get_mode(struct reader *r)
 {
         const uint8_t *at = get_bytes(r, 2);
-        uint32_t mode;
 
         if (!at)
                 return 0;
-        mode = (uint32_t)at[0] << 8 | at[1];
+        uint32_t mode = (uint32_t)at[0] << 8 | at[1];
         if (mode > MAX_MODE)
                 r->bad = true;
         return mode;
@@ -238,12 +237,10 @@ static uint32_t get_mode(struct reader *r)
 
 static void get_file(struct reader *r, struct tree_entry *ret)
 {
-        const uint8_t *hash;
-
         ret->mode = get_mode(r);
         ret->size = get_number(r, TREE_MAX_SIZE);
         ret->mtime_ns = unzigzag(get_number(r, UINT64_MAX));
-        hash = get_bytes(r, TREE_HASH);
+        const uint8_t *hash = get_bytes(r, TREE_HASH);
         if (hash)
                 memcpy(ret->hash, hash, TREE_HASH);
 }
@@ -266,11 +263,10 @@ static void get_link(struct tree_decoder *d, struct reader *r, struct tree_entry
 static bool parent_ok(const struct tree_decoder *d, const char *path)
 {
         const char *slash = strrchr(path, '/');
-        size_t n;
 
         if (!slash)
                 return true;
-        n = (size_t)(slash - path);
+        size_t n = (size_t)(slash - path);
         if (strncmp(d->path, path, n) != 0)
                 return false;
         return d->path[n] == '/' || (d->path[n] == '\0' && d->last_kind == TREE_DIR);
@@ -401,7 +397,6 @@ static int decode_end(struct tree_decoder *d, struct reader *r, struct err *err)
 int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err *err)
 {
         char next[TREE_MAX_PATH + 1];
-        struct reader r;
         int code;
 
         if (d->bad || buf_failed(&d->in))
@@ -413,7 +408,7 @@ int tree_decode_next(struct tree_decoder *d, struct tree_entry *ret, struct err 
                 if (code < 0 || !d->begun)
                         return code;
         }
-        r = reader_of(d);
+        struct reader r = reader_of(d);
         get_entry(d, &r, ret, next);
         if (!r.short_of && !r.bad && ret->kind == KIND_END)
                 return decode_end(d, &r, err);

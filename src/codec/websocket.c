@@ -158,13 +158,11 @@ static int begin_frame(struct websocket_decoder *d)
 /* A close says nothing, or why: a number that may be sent, and a text. */
 static int check_close(const struct buf *b)
 {
-        unsigned status;
-
         if (b->len == 0)
                 return 0;
         if (b->len == 1)
                 return WEBSOCKET_PROTOCOL;
-        status = (unsigned)(unsigned char)b->data[0] << 8 | (unsigned char)b->data[1];
+        unsigned status = (unsigned)(unsigned char)b->data[0] << 8 | (unsigned char)b->data[1];
         if (status < 1000 || status >= 5000 || (status >= 1004 && status <= 1006) ||
             (status >= 1015 && status < 3000))
                 return WEBSOCKET_PROTOCOL;

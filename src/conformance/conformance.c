@@ -123,14 +123,12 @@ static int prepare_worker(struct conformance *c, const char *scratch, struct err
         struct arena *a = c->op.arena;
         const char *config = c->options->config ? c->options->config : "{}";
         const char *node = getenv("BERTH_NODE");
-        const json_t *drivers;
         struct plugin_tools tools = {
                 .node = node ? node : "node",
                 .policy = &c->policy,
                 .scratch_dir = scratch,
                 .manifest_ms = MANIFEST_LIMIT_MS,
         };
-        int r;
 
         c->host_config = (struct plugin_host_config){
                 .node = node,
@@ -143,13 +141,13 @@ static int prepare_worker(struct conformance *c, const char *scratch, struct err
                                              .uid_first = CONFINE_UID_FIRST,
                                              .uid_count = CONFINE_UID_COUNT };
         pthread_mutex_init(&c->policy.lock, NULL);
-        r = package_open(&c->op, &tools, c->options->path, c->options->path, &c->package, err);
+        int r = package_open(&c->op, &tools, c->options->path, c->options->path, &c->package, err);
         if (r >= 0)
                 r = json_parse(config, strlen(config), &c->config, err);
         if (r < 0)
                 return r;
         keep_json(c, c->config);
-        drivers = json_object_get(c->package.manifest, "environmentDrivers");
+        const json_t *drivers = json_object_get(c->package.manifest, "environmentDrivers");
         c->driver = c->options->driver ? c->options->driver
                                        : json_get_string(json_array_get(drivers, 0), "driverKey");
         if (!c->driver)
@@ -184,12 +182,11 @@ static void run_check(struct conformance *c, const struct conformance_check *che
         CLEAN(err_done) struct err err = { 0 };
         int64_t began = clock_mono_ms();
         const char *result = "ok";
-        int r;
 
         if (c->options->only && !strstr(check->name, c->options->only) &&
             check != conformance_lifecycle)
                 return;
-        r = check->run(c, &err);
+        int r = check->run(c, &err);
         if (r == CHECK_SKIPPED)
                 result = "skipped";
         else if (r < 0)
@@ -253,22 +250,20 @@ int conformance(const struct cli_conformance_options *options)
         struct conformance c = { .options = options,
                                  .op = { .arena = &arena,
                                          .deadline_ms = clock_mono_ms() + RUN_LIMIT_MS } };
-        struct op shield;
         char real[PATH_MAX], *scratch;
-        int r;
 
         arena_init(&arena);
         /* What a worker sees is decided by real paths. */
         scratch = mkdtemp(arena_printf(&arena, "%s/berth-conformance-XXXXXX", tmp ? tmp : "/tmp"));
         scratch = scratch ? realpath(scratch, real) : NULL;
-        r = sodium_init() < 0 || !scratch
-                    ? err_set(&err, ERR_INTERNAL, "cannot make a temporary directory")
-                    : prepare_worker(&c, scratch, &err);
+        int r = sodium_init() < 0 || !scratch
+                        ? err_set(&err, ERR_INTERNAL, "cannot make a temporary directory")
+                        : prepare_worker(&c, scratch, &err);
         if (r < 0)
                 out_error(err.msg);
         r = r < 0 ? err_info(r)->exit_status : run_all(&c);
         plugin_host_free(c.host);
-        shield = op_shield(&c.op, 10000);
+        struct op shield = op_shield(&c.op, 10000);
         if (scratch)
                 (void)tree_remove(&shield, scratch, NULL);
         arena_done(&arena);

@@ -60,12 +60,11 @@ static int validate_nonsense(struct conformance *c, struct err *err)
 static int check_probe(struct conformance *c, struct err *err)
 {
         json_t *answer;
-        const char *summary;
         int r = conformance_call(c, "environmentProbe", NULL, 120000, &answer, err);
 
         if (r < 0)
                 return r;
-        summary = json_get_string(answer, "summary");
+        const char *summary = json_get_string(answer, "summary");
         if (!json_is_true(json_object_get(answer, "ok")))
                 return err_set(err, ERR_PROVIDER, "not ok: %s", summary ? summary : "no summary");
         return 0;
@@ -161,7 +160,6 @@ static int check_separators(struct conformance *c, struct err *err)
 static int large_output(struct conformance *c, struct err *err)
 {
         json_t *answer;
-        size_t n;
         int r = conformance_needs(c, "environmentExecute", true, err);
 
         if (r == 0)
@@ -169,7 +167,7 @@ static int large_output(struct conformance *c, struct err *err)
                                       &answer, err);
         if (r != 0)
                 return r;
-        n = json_string_length(json_object_get(answer, "stdout"));
+        size_t n = json_string_length(json_object_get(answer, "stdout"));
         return n == 4000000
                        ? 0
                        : err_set(err, ERR_PROVIDER, "of 4000000 bytes of output %zu arrived", n);
@@ -263,13 +261,12 @@ static int destroy_twice(struct conformance *c, struct err *err)
 static int two_leases(struct conformance *c, struct err *err)
 {
         json_t *first = NULL, *second = NULL;
-        const char *a, *b;
         int r = conformance_acquire(c, &first, err);
 
         if (r >= 0)
                 r = conformance_acquire(c, &second, err);
-        a = json_get_string(first, "providerLeaseId");
-        b = json_get_string(second, "providerLeaseId");
+        const char *a = json_get_string(first, "providerLeaseId");
+        const char *b = json_get_string(second, "providerLeaseId");
         if (r >= 0 && streq(a, b))
                 r = err_set(err, ERR_PROVIDER, "two runs were given the same lease");
         if (first)

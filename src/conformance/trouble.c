@@ -76,10 +76,9 @@ static int begin_shell(struct conformance *c, const char *script, struct pair *p
                 .timeout_ms = 60000,
         };
         int64_t id;
-        int r;
 
         (void)promise_ref(p->slow);
-        r = plugin_call_begin(c->host, &call, slow_done, p, &id, err);
+        int r = plugin_call_begin(c->host, &call, slow_done, p, &id, err);
         if (r < 0)
                 promise_unref(p->slow);
         return r;
@@ -89,7 +88,6 @@ static int side_by_side(struct conformance *c, struct err *err)
 {
         struct pair p = { .lock = PTHREAD_MUTEX_INITIALIZER };
         json_t *answer;
-        bool overtaken;
         int r = conformance_needs(c, "environmentExecute", true, err);
 
         if (r != 0)
@@ -104,7 +102,7 @@ static int side_by_side(struct conformance *c, struct err *err)
         }
         r = conformance_shell(c, "true", NULL, 30000, &answer, err);
         pthread_mutex_lock(&p.lock);
-        overtaken = !p.slow_done;
+        bool overtaken = !p.slow_done;
         pthread_mutex_unlock(&p.lock);
         if (promise_wait(p.slow, &c->op, r < 0 ? NULL : err) < 0 && r >= 0)
                 r = ERR_PROVIDER;
@@ -119,11 +117,10 @@ static int check_hang(struct conformance *c, struct err *err)
 {
         pid_t pid = (pid_t)worker_pid(c);
         json_t *answer;
-        int r;
 
         if (pid <= 0 || kill(-pid, SIGSTOP) < 0)
                 return err_set(err, ERR_PROVIDER, "the worker does not run");
-        r = conformance_call(c, "health", NULL, 500, &answer, err);
+        int r = conformance_call(c, "health", NULL, 500, &answer, err);
         (void)kill(-pid, SIGCONT);
         if (r != ERR_TIMEOUT)
                 return err_set(err, ERR_PROVIDER, "it answered while it was stopped");
@@ -267,12 +264,11 @@ static int take_line(struct raw *raw, int64_t id, json_t **ret)
 {
         const char *end = memchr(buf_str(&raw->got), '\n', raw->got.len);
         json_t *message = NULL;
-        size_t n;
         int found = 0;
 
         if (!end)
                 return -1;
-        n = (size_t)(end - raw->got.data);
+        size_t n = (size_t)(end - raw->got.data);
         if (json_parse(raw->got.data, n, &message, NULL) >= 0 &&
             json_is_integer(json_object_get(message, "id")) &&
             json_integer_value(json_object_get(message, "id")) == id &&

@@ -258,11 +258,10 @@ static int read_settings_file(const char *data_dir, json_t **ret, struct err *er
 {
         CLEAN(buf_done) struct buf content = BUF_INIT;
         CLEAN(cleanup_fd) int dir = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        int r;
 
         if (dir < 0)
                 return err_sys(err, ERR_IO, errno, "open data directory %s", data_dir);
-        r = file_read_at(dir, CONFIG_FILE, TOML_MAX_BYTES, &content, err);
+        int r = file_read_at(dir, CONFIG_FILE, TOML_MAX_BYTES, &content, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 *ret = json_object();
@@ -410,11 +409,10 @@ int config_load(const struct cli_serve_options *flags, struct arena *arena, stru
 {
         struct loader l = { .arena = arena, .flags = flags, .config = ret, .err = err };
         const char *data = flags->data ? flags->data : getenv("BERTH_DATA");
-        int r;
 
         *ret = (struct config){ 0 };
         ret->data_dir = data && *data ? absolute(arena, data) : default_data_dir(arena);
-        r = make_data_dir(ret->data_dir, err);
+        int r = make_data_dir(ret->data_dir, err);
         if (r >= 0)
                 r = read_settings_file(ret->data_dir, &l.file, err);
         if (r >= 0)

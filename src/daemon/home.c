@@ -286,7 +286,6 @@ int home_check_traces(const char *data_dir, const char *path, struct err *err)
 {
         struct arena arena;
         struct stat st;
-        const char *trace;
         bool is_missing = stat(path, &st) < 0;
         int r = 0;
 
@@ -295,7 +294,7 @@ int home_check_traces(const char *data_dir, const char *path, struct err *err)
         if (!is_missing && st.st_size > 0)
                 return 0;
         arena_init(&arena);
-        trace = find_trace(data_dir, path, &arena);
+        const char *trace = find_trace(data_dir, path, &arena);
         if (trace)
                 r = err_set(err, ERR_CONFLICT,
                             "%s is %s, but there was an instance here (%s): nothing was started "

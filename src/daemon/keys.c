@@ -11,11 +11,10 @@
 static int take_variable(const char *name, struct secret_value *ret, struct err *err)
 {
         char *value = getenv(name);
-        int r;
 
         if (!value || value[strspn(value, " \t\r\n")] == '\0')
                 return 0;
-        r = secret_value_set(ret, value, strlen(value), err);
+        int r = secret_value_set(ret, value, strlen(value), err);
         explicit_bzero(value, strlen(value));
         (void)unsetenv(name);
         return r < 0 ? r : 1;
@@ -38,10 +37,9 @@ static int take_first(const char *const *names, struct secret_value *ret, const 
 static int take_file(const char *path, struct secret_value *ret, struct err *err)
 {
         CLEAN(buf_wipe) struct buf text = BUF_INIT;
-        int r;
 
         (void)buf_reserve(&text, KEY_FILE_MAX);
-        r = file_read_at(AT_FDCWD, path, KEY_FILE_MAX, &text, err);
+        int r = file_read_at(AT_FDCWD, path, KEY_FILE_MAX, &text, err);
         return r < 0 ? r : secret_value_set(ret, buf_str(&text), text.len, err);
 }
 
@@ -77,10 +75,9 @@ int keys_take(const char *data_dir, const char *key_file, struct arena *arena,
                                                  NULL };
         const char *ignored;
         struct master_key_source *s = &ret->source;
-        int r;
 
         *ret = (struct daemon_keys){ 0 };
-        r = take_first(names, &ret->text, &s->variable, err);
+        int r = take_first(names, &ret->text, &s->variable, err);
         if (r >= 0)
                 r = take_old(ret, err);
         if (r >= 0)

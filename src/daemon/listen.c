@@ -16,7 +16,6 @@ struct listen_capacity listen_capacity(void)
         const rlim_t most = 65536,
                      kept = 64; /* kept is never spent: rt/reserve.h and the server's */
         struct rlimit limit = { 1024, 1024 };
-        rlim_t room;
 
         if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < most) {
                 rlim_t before = limit.rlim_cur;
@@ -25,7 +24,7 @@ struct listen_capacity listen_capacity(void)
                 if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
                         limit.rlim_cur = before;
         }
-        room = limit.rlim_cur > 2 * kept ? limit.rlim_cur - kept : limit.rlim_cur / 2;
+        rlim_t room = limit.rlim_cur > 2 * kept ? limit.rlim_cur - kept : limit.rlim_cur / 2;
         return (struct listen_capacity){
                 .connections = (unsigned)MAX(MIN(room / 2, (rlim_t)4096), (rlim_t)1),
                 .carried = (unsigned)MAX(MIN(room / 4, (rlim_t)4096), (rlim_t)1),

@@ -96,7 +96,6 @@ void room_hold(struct op *op, struct room *room, struct store *store)
         CLEAN(store_read_end) struct db *db = NULL;
         int64_t left = free_bytes(room->data_dir);
         bool is_full = left >= 0 && left < (int64_t)DISK_FULL_BYTES, is_kept = false;
-        int r;
 
         if (!room->database)
                 return;
@@ -107,7 +106,7 @@ void room_hold(struct op *op, struct room *room, struct store *store)
                          LOG_S("database", room->database), LOG_S("error", strerror(errno)));
                 room->warned = true;
         }
-        r = store_read_begin(op, store, &db, NULL);
+        int r = store_read_begin(op, store, &db, NULL);
         if (r >= 0)
                 r = disk_reserve_is_kept(db, &is_kept, NULL);
         store_read_end(&db);

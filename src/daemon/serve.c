@@ -544,13 +544,12 @@ int serve(const struct cli_serve_options *options)
                          .deadline_ms = OP_NO_DEADLINE,
                          .actor = &actor_system };
         unsigned port;
-        int r;
 
         d->lock_fd = -1;
         arena_init(&d->arena);
         arena_init(&starting);
         harden();
-        r = sodium_init() < 0 ? err_set(&err, ERR_INTERNAL, "libsodium does not start") : 0;
+        int r = sodium_init() < 0 ? err_set(&err, ERR_INTERNAL, "libsodium does not start") : 0;
         if (r >= 0)
                 r = config_load(options, &d->arena, &d->config, &err);
         if (r >= 0) {

@@ -17,17 +17,15 @@
 /* A number counts whether or not a user has it: names may come from elsewhere later. */
 static bool find_uid(const char *name, uid_t *ret)
 {
-        const struct passwd *pw;
-        unsigned long n;
         char *end;
 
         errno = 0;
-        n = strtoul(name, &end, 10);
+        unsigned long n = strtoul(name, &end, 10);
         if (*name >= '0' && *name <= '9' && !*end) {
                 *ret = (uid_t)n;
                 return !errno && n < (uid_t)-1;
         }
-        pw = getpwnam(name);
+        const struct passwd *pw = getpwnam(name);
         if (pw)
                 *ret = pw->pw_uid;
         return pw;
@@ -93,11 +91,10 @@ static int store_answer(const char *data_dir, const char *users, struct err *err
         CLEAN(cleanup_fd) int dir = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         CLEAN(buf_done) struct buf old = BUF_INIT;
         CLEAN(buf_done) struct buf text = BUF_INIT;
-        int r;
 
         if (dir < 0)
                 return err_sys(err, ERR_IO, errno, "open data directory %s", data_dir);
-        r = file_read_at(dir, CONFIG_FILE, TOML_MAX_BYTES, &old, err);
+        int r = file_read_at(dir, CONFIG_FILE, TOML_MAX_BYTES, &old, err);
         if (r < 0 && r != ERR_NOT_FOUND)
                 return r;
         err_clear(err);
@@ -110,8 +107,6 @@ static int store_answer(const char *data_dir, const char *users, struct err *err
 static bool ask_user(const char *suggestion, char *ret, size_t size)
 {
         char line[ANSWER_MAX];
-        const char *from;
-        size_t len;
 
         fprintf(stderr,
                 "berth runs as root. Which user of this machine may use it without a key? "
@@ -119,8 +114,8 @@ static bool ask_user(const char *suggestion, char *ret, size_t size)
                 suggestion);
         if (!fgets(line, sizeof(line), stdin))
                 return false;
-        from = line + strspn(line, " \t\r\n");
-        len = strcspn(from, " \t\r\n");
+        const char *from = line + strspn(line, " \t\r\n");
+        size_t len = strcspn(from, " \t\r\n");
         (void)snprintf(ret, size, "%.*s", (int)len, from);
         if (!*ret)
                 (void)snprintf(ret, size, "%s", suggestion);
@@ -154,13 +149,10 @@ static const char *sudo_user(struct arena *arena)
 
 int trusted_settle(struct config *c, struct arena *arena, struct err *err)
 {
-        const char *user;
-        int r;
-
         if (c->trusted_users || c->is_private || geteuid() != 0 ||
             c->settings.mode != MODE_LOCAL_TRUSTED)
                 return 0;
-        user = sudo_user(arena);
+        const char *user = sudo_user(arena);
         if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
                 return ask_and_store(c, user ? user : "root", arena, err);
         if (!user) {
@@ -168,7 +160,7 @@ int trusted_settle(struct config *c, struct arena *arena, struct err *err)
                          "trusted_uids");
                 return 0;
         }
-        r = trusted_parse(user, arena, &c->settings, err);
+        int r = trusted_parse(user, arena, &c->settings, err);
         if (r >= 0)
                 log_info("who called sudo may use this daemon without a key; trusted_uids says "
                          "otherwise",

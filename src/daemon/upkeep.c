@@ -26,10 +26,9 @@ static void stock_run(struct pool_job *job, struct op *op)
         struct upkeep *u = container_of(job, struct upkeep, stock_job);
         CLEAN(err_done) struct err err = { 0 };
         unsigned made = 0;
-        int r;
 
         op->actor = &actor_system;
-        r = stock_fill(op, u->rt, &made, &err);
+        int r = stock_fill(op, u->rt, &made, &err);
         if (r < 0 && r != ERR_CANCELLED)
                 log_error("could not look after sandboxes in advance", LOG_S("error", err.msg));
         else if (made > 0)
@@ -131,10 +130,9 @@ static void environment_run(struct pool_job *job, struct op *op)
         struct runtime *rt = s->pass->u->rt;
         CLEAN(err_done) struct err err = { 0 };
         struct sweep_result res;
-        int r;
 
         op->actor = &actor_system;
-        r = sweep(op, rt, s->environment_id, &res, &err);
+        int r = sweep(op, rt, s->environment_id, &res, &err);
         if (r >= 0)
                 r = workspace_sweep(op, rt, s->environment_id, &err);
         if (r < 0 && r != ERR_CANCELLED)
@@ -194,12 +192,11 @@ static void sweep_run(struct pool_job *job, struct op *op)
         struct runtime *rt = u->rt;
         CLEAN(err_done) struct err err = { 0 };
         int64_t jump_us;
-        int r;
 
         op->actor = &actor_system;
         reserve_refill();
         room_hold(op, u->room, rt->store);
-        r = sweep_follow_clock(op, rt, &jump_us, &err);
+        int r = sweep_follow_clock(op, rt, &jump_us, &err);
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
                          LOG_I("seconds", jump_us / US_PER_S));

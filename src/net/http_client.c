@@ -97,10 +97,9 @@ static bool last_hop(const char *header, struct sockaddr_storage *ret)
 {
         const char *comma = strrchr(header, ',');
         const char *text = comma ? comma + 1 : header;
-        size_t len;
 
         text += strspn(text, " \t");
-        len = strcspn(text, " \t");
+        size_t len = strcspn(text, " \t");
         return text[len + strspn(text + len, " \t")] == '\0' && parse_hop(text, len, ret);
 }
 
@@ -211,14 +210,13 @@ static struct http_conn *oldest_unfinished(struct http_server *s, const struct h
 void http_client_began(struct http_conn *c)
 {
         struct http_client *client = c->client;
-        struct http_conn *oldest;
 
         if (!client || !is_unfinished(c))
                 return;
         client->n_unfinished++;
         if (client->n_unfinished <= c->server->config.max_unfinished)
                 return;
-        oldest = oldest_unfinished(c->server, client, 0);
+        struct http_conn *oldest = oldest_unfinished(c->server, client, 0);
         if (oldest) {
                 oldest->broken = true;
                 http_conn_due(oldest);

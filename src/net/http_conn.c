@@ -317,11 +317,10 @@ static void read_input(struct http_conn *c)
 {
         struct http_server *s = c->server;
         size_t want = read_room(c);
-        ssize_t n;
 
         if (want == 0)
                 return;
-        n = stream_read(c->stream, s->scratch, want);
+        ssize_t n = stream_read(c->stream, s->scratch, want);
         if (n == -EAGAIN)
                 return;
         if (n > 0) {

@@ -57,7 +57,6 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
         size_t fields_size = h->n_headers * sizeof(struct http_field), spare_size = 0;
         struct http_exchange *x;
         bool repeats = false;
-        char *copy, *spare;
 
         /* Fields of the same name become one, joined with ", ": what this can take at most. */
         for (size_t i = 0; i < h->n_headers; i++) {
@@ -65,8 +64,8 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
                 spare_size += h->headers[i].value.len + 2;
         }
         x = xcalloc(1, sizeof(*x) + fields_size + h->len + (repeats ? spare_size : 0));
-        copy = (char *)(x + 1) + fields_size;
-        spare = copy + h->len;
+        char *copy = (char *)(x + 1) + fields_size;
+        char *spare = copy + h->len;
         x->conn = c;
         x->peer = c->peer;
         x->fields = (struct http_field *)(x + 1);

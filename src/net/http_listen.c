@@ -40,12 +40,11 @@ static bool parse_tcp(const char *text, union address *ret, socklen_t *ret_len)
         const char *colon = strrchr(text, ':');
         char host[INET6_ADDRSTRLEN + 1];
         in_port_t port;
-        size_t len;
 
         *ret = (union address){ 0 };
         if (!colon || !parse_port(colon + 1, &port))
                 return false;
-        len = (size_t)(colon - text);
+        size_t len = (size_t)(colon - text);
         if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
                 if (len - 2 >= sizeof(host))
                         return false;
@@ -109,8 +108,6 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
 {
         int CLEAN(cleanup_fd) fd = -1;
         union address a = { .local.sun_family = AF_UNIX };
-        socklen_t len;
-        int r;
 
         if (!*path || strlen(path) >= sizeof(a.local.sun_path))
                 return err_set(err, ERR_INVALID,
@@ -118,7 +115,7 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
                                "for %zu",
                                path, strlen(path), sizeof(a.local.sun_path) - 1);
         memcpy(a.local.sun_path, path, strlen(path) + 1);
-        len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
+        socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0)
                 return err_sys(err, ERR_INTERNAL, errno, "socket");
@@ -126,7 +123,7 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
          * open to more than was asked for. */
         if (fchmod(fd, mode) < 0)
                 return err_sys(err, ERR_INTERNAL, errno, "chmod %s", path);
-        r = bind(fd, &a.any, len);
+        int r = bind(fd, &a.any, len);
         if (r < 0 && errno == EADDRINUSE) {
                 r = remove_stale(&a, len, err);
                 if (r < 0)

@@ -248,7 +248,6 @@ static void admit_client(struct http_listener *l, int take_fd, const struct sock
 {
         struct http_server *s = l->server;
         unsigned limit = s->config.max_connections;
-        enum http_admission admission;
         struct http_peer peer;
 
         if (l->is_unix)
@@ -257,8 +256,8 @@ static void admit_client(struct http_listener *l, int take_fd, const struct sock
                 fill_unix_peer(take_fd, &peer);
         else
                 fill_tcp_peer(s, take_fd, from, &peer);
-        admission = by_reserve ? find_reserved(s, l->is_unix, peer.client)
-                               : find_room(s, limit, peer.client);
+        enum http_admission admission = by_reserve ? find_reserved(s, l->is_unix, peer.client)
+                                                   : find_room(s, limit, peer.client);
         if (admission == HTTP_ADMIT_DROPPED) {
                 close(take_fd);
                 return;

@@ -157,10 +157,9 @@ static void answer_in_words(struct proxy_conn *c, int status, const char *text)
 static void refuse_v(struct proxy_conn *c, int status, const char *fmt, va_list ap)
 {
         char text[1024];
-        size_t n;
 
         (void)vsnprintf(text, sizeof(text) - 1, fmt, ap);
-        n = strlen(text);
+        size_t n = strlen(text);
         text[n] = '\n';
         text[n + 1] = '\0';
         answer_in_words(c, status, text);

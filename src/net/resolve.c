@@ -84,14 +84,13 @@ static void *thread_main(void *arg)
 {
         struct lookup *l = arg;
         struct resolver *r = l->resolver;
-        bool last;
 
         ask_resolver(l);
         pthread_mutex_lock(&r->lock);
         l->next = r->finished;
         r->finished = l;
         r->n_threads--;
-        last = r->closed && r->n_threads == 0;
+        bool last = r->closed && r->n_threads == 0;
         if (!r->closed)
                 (void)uv_async_send(&r->wake);
         pthread_mutex_unlock(&r->lock);
@@ -105,7 +104,6 @@ static bool start_thread(struct lookup *l)
         struct resolver *r = l->resolver;
         pthread_attr_t attr;
         pthread_t thread;
-        bool ok;
 
         pthread_mutex_lock(&r->lock);
         r->n_threads++;
@@ -113,7 +111,7 @@ static bool start_thread(struct lookup *l)
         (void)pthread_attr_init(&attr);
         (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
         (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-        ok = pthread_create(&thread, &attr, thread_main, l) == 0;
+        bool ok = pthread_create(&thread, &attr, thread_main, l) == 0;
         (void)pthread_attr_destroy(&attr);
         if (!ok) {
                 pthread_mutex_lock(&r->lock);
@@ -226,7 +224,6 @@ static void on_closed(uv_handle_t *handle)
 {
         struct resolver *r = container_of((uv_async_t *)handle, struct resolver, wake);
         struct lookup *l;
-        bool last;
 
         while ((l = r->waiting)) {
                 r->waiting = l->next;
@@ -234,7 +231,7 @@ static void on_closed(uv_handle_t *handle)
         }
         pthread_mutex_lock(&r->lock);
         r->closed = true;
-        last = r->n_threads == 0;
+        bool last = r->n_threads == 0;
         pthread_mutex_unlock(&r->lock);
         if (last)
                 free_resolver(r);

@@ -109,7 +109,6 @@ bool sock_owner_of_peer(int netlink_fd, int fd, uid_t *ret)
         struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
         char answer[ANSWER_MAX] __attribute__((aligned(NLMSG_ALIGNTO)));
         struct question q;
-        ssize_t n;
 
         if (netlink_fd < 0 || !make_question(fd, &q))
                 return false;
@@ -120,6 +119,6 @@ bool sock_owner_of_peer(int netlink_fd, int fd, uid_t *ret)
         if (sendto(netlink_fd, &q, sizeof(q), 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
                 return false;
         /* The kernel has answered by the time sendto() returns. */
-        n = recv(netlink_fd, answer, sizeof(answer), 0);
+        ssize_t n = recv(netlink_fd, answer, sizeof(answer), 0);
         return n > 0 && read_answer(&q, answer, (size_t)n, ret) && is_connected(fd);
 }

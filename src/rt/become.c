@@ -36,14 +36,13 @@ static int take_groups(uid_t uid)
 
 int become_main(int argc, char **argv)
 {
-        unsigned long uid;
         char *end;
 
         if (argc < 3 || !str_starts(argv[1], UID_OPTION)) {
                 fprintf(stderr, BECOME_TRAMPOLINE ": not meant to be started by hand\n");
                 return BECOME_FAILED;
         }
-        uid = strtoul(argv[1] + strlen(UID_OPTION), &end, 10);
+        unsigned long uid = strtoul(argv[1] + strlen(UID_OPTION), &end, 10);
         if (*end || uid == 0 || uid >= (uid_t)-1 || take_groups((uid_t)uid) < 0 ||
             setresuid((uid_t)uid, (uid_t)uid, (uid_t)uid) < 0 || setuid(0) == 0 ||
             prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {

@@ -53,11 +53,9 @@ int op_check(const struct op *op, struct err *err)
 
 int64_t op_time_left(const struct op *op, int64_t limit_ms)
 {
-        int64_t left;
-
         if (op->deadline_ms == OP_NO_DEADLINE)
                 return limit_ms;
-        left = op->deadline_ms - clock_mono_ms();
+        int64_t left = op->deadline_ms - clock_mono_ms();
         if (left < 0)
                 left = 0;
         return limit_ms < 0 ? left : MIN(left, limit_ms);

@@ -262,11 +262,10 @@ static void fill_seats(struct pool *p, enum lane_kind kind)
 static void stand_up(struct pool *p, struct pool_job *job)
 {
         struct lane *l = job->seat;
-        enum lane_kind kind;
 
         if (!l)
                 return;
-        kind = l->kind;
+        enum lane_kind kind = l->kind;
         job->seat = NULL;
         l->seats--;
         if (l->owner)
@@ -419,7 +418,6 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
              struct err *err)
 {
         struct pool *p = xcalloc(1, sizeof(*p));
-        int r;
 
         p->max_threads = max_threads;
         p->max_queue = max_queue;
@@ -430,7 +428,7 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
         for (int i = 0; i < LANE_KINDS; i++)
                 p->limits[i] = (struct lane_limits){ UINT_MAX, UINT_MAX, UINT_MAX };
         pthread_mutex_init(&p->lock, NULL);
-        r = op_cancel_init(&p->stop, err);
+        int r = op_cancel_init(&p->stop, err);
         if (r >= 0 && (r = uv_async_init(loop, &p->wake, deliver_done)) < 0) {
                 op_cancel_done(&p->stop);
                 r = err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
@@ -461,11 +459,10 @@ static int start_thread(struct pool *p, bool kept, struct err *err)
 {
         struct pool_worker *w = &p->workers[kept ? p->max_threads : p->threads];
         pthread_attr_t attr;
-        int r;
 
         w->pool = p;
         w->kept = kept;
-        r = op_cancel_init(&w->cancel, err);
+        int r = op_cancel_init(&w->cancel, err);
         if (r < 0)
                 return r;
         pthread_attr_init(&attr);
@@ -538,12 +535,11 @@ static int admit_job(struct pool *p, const struct pool_job *job, const struct la
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 {
         struct lane *l = NULL;
-        int r;
 
         pthread_mutex_lock(&p->lock);
         if (job->lane != LANE_NONE)
                 l = lane_of(p, job->lane, &job->lane_name);
-        r = admit_job(p, job, l, err);
+        int r = admit_job(p, job, l, err);
         if (r >= 0 && p->threads == 0) /* with one at least it will be run */
                 r = start_thread(p, false, err);
         if (r < 0) {
@@ -576,16 +572,13 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 bool pool_take_seat(const struct op *op, enum lane_kind kind, const struct lane_name *name)
 {
         struct pool_job *job = op->job;
-        struct pool *p;
-        struct lane *l;
-        bool taken;
 
         if (!job)
                 return true;
-        p = job->worker->pool;
+        struct pool *p = job->worker->pool;
         pthread_mutex_lock(&p->lock);
-        l = lane_of(p, kind, name);
-        taken = job->seat == l || (l->n == 0 && has_seat_free(p, l));
+        struct lane *l = lane_of(p, kind, name);
+        bool taken = job->seat == l || (l->n == 0 && has_seat_free(p, l));
         if (taken && job->seat != l) {
                 struct lane *old = job->seat;
 
@@ -661,10 +654,9 @@ void pool_stats(struct pool *p, struct pool_stats *ret)
 
 bool pool_idle(struct pool *p)
 {
-        bool idle;
-
         pthread_mutex_lock(&p->lock);
-        idle = count_queued(p) == 0 && count_waiting(p) == 0 && p->running == 0 && !p->finished;
+        bool idle =
+                count_queued(p) == 0 && count_waiting(p) == 0 && p->running == 0 && !p->finished;
         pthread_mutex_unlock(&p->lock);
         return idle;
 }

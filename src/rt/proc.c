@@ -44,11 +44,10 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *err)
         posix_spawn_file_actions_t actions;
         posix_spawnattr_t attr;
         pid_t pid;
-        int r, fd;
 
         posix_spawn_file_actions_init(&actions);
         posix_spawnattr_init(&attr);
-        r = add_stdio(&actions, spec->fd_in, STDIN_FILENO);
+        int r = add_stdio(&actions, spec->fd_in, STDIN_FILENO);
         if (r == 0)
                 r = add_stdio(&actions, spec->fd_out, STDOUT_FILENO);
         if (r == 0)
@@ -70,7 +69,7 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *err)
                 return err_sys(err, r == ENOENT ? ERR_NOT_FOUND : ERR_INTERNAL, r, "start %s",
                                spec->path);
         /* No race: the child stays a zombie of ours until it is waited for. */
-        fd = open_pidfd(pid);
+        int fd = open_pidfd(pid);
         if (fd < 0) {
                 r = errno;
                 kill(pid, SIGKILL);
@@ -142,12 +141,10 @@ int proc_watch_start(struct proc_watch *w, uv_loop_t *loop, struct proc *take_pr
                      void (*on_exit)(struct proc_watch *, const struct proc_status *),
                      struct err *err)
 {
-        int r;
-
         w->proc = *take_proc;
         w->on_exit = on_exit;
         *take_proc = PROC_INIT;
-        r = uv_poll_init(loop, &w->poll, w->proc.pidfd);
+        int r = uv_poll_init(loop, &w->poll, w->proc.pidfd);
         if (r == 0)
                 r = uv_poll_start(&w->poll, UV_READABLE, watch_ready);
         if (r < 0)

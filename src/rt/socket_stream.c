@@ -57,10 +57,9 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 static void socket_watch(struct byte_stream *stream, int events)
 {
         struct socket_stream *s = socket_of(stream);
-        int wanted;
 
         /* Out-of-band data never comes, but a handle that watches nothing hears of no reset. */
-        wanted = events & STREAM_READABLE ? UV_READABLE : UV_PRIORITIZED;
+        int wanted = events & STREAM_READABLE ? UV_READABLE : UV_PRIORITIZED;
         if (events & STREAM_WRITABLE)
                 wanted |= UV_WRITABLE;
         if (wanted == s->watching)
@@ -105,10 +104,8 @@ static const struct byte_stream_ops socket_ops = {
 
 int socket_stream_init(struct socket_stream *s, uv_loop_t *loop, int take_fd)
 {
-        int r;
-
         *s = (struct socket_stream){ .stream.ops = &socket_ops, .fd = take_fd };
-        r = uv_poll_init(loop, &s->poll, take_fd);
+        int r = uv_poll_init(loop, &s->poll, take_fd);
         if (r < 0)
                 close(take_fd);
         return r;

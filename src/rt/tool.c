@@ -190,10 +190,9 @@ int tool_run(const struct op *op, const struct tool *tool, struct proc_status *r
         struct run run = { .tool = tool, .proc = PROC_INIT, .out = -1, .err = -1, .events = -1 };
         struct op limited = *op;
         int64_t own = clock_mono_ms() + tool->limit_ms;
-        int r;
 
         limited.deadline_ms = MIN(op->deadline_ms, own);
-        r = tool_start(&run, err);
+        int r = tool_start(&run, err);
         if (r >= 0)
                 r = tool_follow(&limited, &run, err);
         if (r == ERR_TIMEOUT && own <= op->deadline_ms)

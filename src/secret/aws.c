@@ -93,12 +93,11 @@ static int move_current(struct op *op, const struct aws_settings *s, const char 
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         struct description d = { 0 };
-        const char *holder;
         int r = aws_describe(op, s, secret_id, &d, err);
 
         if (r < 0)
                 return r;
-        holder = version_with(&d, STAGE_CURRENT);
+        const char *holder = version_with(&d, STAGE_CURRENT);
         if (holder && streq(holder, version_id))
                 return 0;
         return aws_send(op, s, "UpdateSecretVersionStage",
@@ -163,24 +162,23 @@ static int aws_create(struct op *op, const struct vault_config *config,
         const char *title = subject->secret_name ? subject->secret_name : subject->secret_key;
         struct aws_settings s = { 0 };
         const char *name = NULL;
-        json_t *body;
         int r = aws_settings_load(op->arena, config, &s, err);
 
         if (r == 0)
                 r = aws_managed_name(op->arena, &s, subject, &name, err);
         if (r < 0)
                 return r;
-        body = json_pack("{s:s, s:s, s:s*, s:s, s:[o,o,o,o,o,o]}", "Name", name,
-                         "ClientRequestToken", first_version(op, subject), "KmsKeyId", s.kms_key_id,
-                         "Description",
-                         arena_printf(op->arena, "Paperclip secret %.*s",
-                                      (int)whole_characters(title, DESCRIPTION_MAX), title),
-                         "Tags", tag("paperclip:managed-by", "paperclip"),
-                         tag("paperclip:provider-owner", s.owner),
-                         tag("paperclip:deployment-id", s.deployment_id),
-                         tag("paperclip:company-id", subject->company_id),
-                         tag("paperclip:secret-key", subject->secret_key),
-                         tag("paperclip:environment", s.environment));
+        json_t *body = json_pack("{s:s, s:s, s:s*, s:s, s:[o,o,o,o,o,o]}", "Name", name,
+                                 "ClientRequestToken", first_version(op, subject), "KmsKeyId",
+                                 s.kms_key_id, "Description",
+                                 arena_printf(op->arena, "Paperclip secret %.*s",
+                                              (int)whole_characters(title, DESCRIPTION_MAX), title),
+                                 "Tags", tag("paperclip:managed-by", "paperclip"),
+                                 tag("paperclip:provider-owner", s.owner),
+                                 tag("paperclip:deployment-id", s.deployment_id),
+                                 tag("paperclip:company-id", subject->company_id),
+                                 tag("paperclip:secret-key", subject->secret_key),
+                                 tag("paperclip:environment", s.environment));
         r = aws_send_value(op, &s, "CreateSecret", body, value, &answer, &e);
         if (r == 0)
                 r = answer_material(op, "CreateSecret", &answer, name, ret, &e);

@@ -105,11 +105,10 @@ const char *aws_failure_text(enum vault_failure kind)
 const char *aws_error_type(struct arena *arena, const char *text)
 {
         const char *mark = strrchr(text, '#');
-        size_t n;
 
         if (mark)
                 text = mark + 1;
-        n = strcspn(text, ":");
+        size_t n = strcspn(text, ":");
         return n > 0 ? arena_strndup(arena, text, n) : NULL;
 }
 
@@ -159,12 +158,11 @@ const char *aws_redact(struct arena *arena, const char *text)
 static const char *said(struct op *op, const struct transfer_answer *a, const char *key)
 {
         const char *raw;
-        char *text;
         size_t len, n;
 
         if (!a->room.data || json_scan_string(a->room.data, a->len, key, &raw, &len, NULL) <= 0)
                 return NULL;
-        text = arena_alloc(op->arena, len + 1);
+        char *text = arena_alloc(op->arena, len + 1);
         return json_scan_decode(raw, len, text, &n, NULL) < 0 ? NULL : text;
 }
 
@@ -271,7 +269,6 @@ static int attempt(struct op *op, const struct aws_settings *s, const struct aws
 {
         CLEAN(err_done) struct err reason = { 0 };
         struct transfer_answer answer = { 0 };
-        const char *type;
         int r = send_signed(op, s, call, c, &answer, &reason);
 
         *ret_stale = false;
@@ -281,7 +278,7 @@ static int attempt(struct op *op, const struct aws_settings *s, const struct aws
                 *ret = answer;
                 return 0;
         }
-        type = type_of(op, &answer);
+        const char *type = type_of(op, &answer);
         *ret_stale = is_stale(type);
         r = refused(op, call, &answer, type, err);
         transfer_answer_done(&answer);
@@ -357,11 +354,10 @@ const char *aws_answer_text(struct op *op, const struct transfer_answer *a, cons
 {
         const char *raw;
         size_t len, n;
-        char *text;
 
         if (!a->room.data || json_scan_string(a->room.data, a->len, key, &raw, &len, NULL) <= 0)
                 return NULL;
-        text = arena_alloc(op->arena, len + 1);
+        char *text = arena_alloc(op->arena, len + 1);
         if (json_scan_decode(raw, len, text, &n, NULL) < 0 || n == 0 || n > AWS_REFERENCE_MAX)
                 return NULL;
         return text;

@@ -203,10 +203,9 @@ static void finish_load(const char *name, struct load *l, const struct aws_crede
                         int failure)
 {
         uint64_t one = 1;
-        struct region *r;
 
         pthread_mutex_lock(&lock);
-        r = find_region(name);
+        struct region *r = find_region(name);
         if (r && r->load == l) {
                 if (c)
                         keep_credentials(r, c);
@@ -221,10 +220,9 @@ static void finish_load(const char *name, struct load *l, const struct aws_crede
 static int wait_for(struct op *op, struct load *l, struct err *err)
 {
         int r = op_wait_fd(op, l->fd, POLLIN, -1, err);
-        int failure;
 
         pthread_mutex_lock(&lock);
-        failure = l->failure;
+        int failure = l->failure;
         load_unref(l);
         pthread_mutex_unlock(&lock);
         if (r < 0)
@@ -267,10 +265,8 @@ int aws_credentials_get(struct op *op, const char *region, struct aws_credential
 
 void aws_credentials_refused(const char *region, const struct aws_credentials *c)
 {
-        struct region *r;
-
         pthread_mutex_lock(&lock);
-        r = find_region(region);
+        struct region *r = find_region(region);
         if (r && r->present && streq(r->credentials.access_key_id, c->access_key_id)) {
                 aws_credentials_done(&r->credentials);
                 r->present = false;

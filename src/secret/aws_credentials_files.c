@@ -10,8 +10,6 @@ int aws_credentials_set(struct aws_credentials *c, const char *id, size_t id_len
                         const char *secret, size_t secret_len, const char *token, size_t token_len,
                         struct err *err)
 {
-        int r;
-
         if (id_len == 0 || id_len > AWS_KEY_ID_MAX || secret_len == 0)
                 return err_set(err, ERR_INVALID, "an access key without its id or its secret");
         for (size_t i = 0; i < id_len; i++)
@@ -19,7 +17,7 @@ int aws_credentials_set(struct aws_credentials *c, const char *id, size_t id_len
                         return err_set(err, ERR_INVALID, "the id of an access key makes no sense");
         memcpy(c->access_key_id, id, id_len);
         c->access_key_id[id_len] = '\0';
-        r = secret_value_set(&c->secret, secret, secret_len, err);
+        int r = secret_value_set(&c->secret, secret, secret_len, err);
         if (r == 0 && token_len > 0)
                 r = secret_value_set(&c->token, token, token_len, err);
         if (r < 0)
@@ -32,12 +30,11 @@ int aws_from_environment(struct aws_credentials *ret, struct err *err)
         const char *id = aws_env_plain("AWS_ACCESS_KEY_ID");
         const char *secret = aws_env_plain("AWS_SECRET_ACCESS_KEY");
         const char *token = aws_env_plain("AWS_SESSION_TOKEN");
-        int r;
 
         if (!id || !secret)
                 return 0;
-        r = aws_credentials_set(ret, id, strlen(id), secret, strlen(secret), token,
-                                token ? strlen(token) : 0, err);
+        int r = aws_credentials_set(ret, id, strlen(id), secret, strlen(secret), token,
+                                    token ? strlen(token) : 0, err);
         return r < 0 ? r : 1;
 }
 
@@ -48,13 +45,12 @@ static int read_shared(struct op *op, const char *variable, const char *name, st
                        struct err *err)
 {
         const char *path = aws_env_plain(variable), *home = aws_env_plain("HOME");
-        int r;
 
         if (!path && !home)
                 return 0;
         if (!path)
                 path = arena_printf(op->arena, "%s/.aws/%s", home, name);
-        r = file_read_at(AT_FDCWD, path, INI_MAX_BYTES, ret, err);
+        int r = file_read_at(AT_FDCWD, path, INI_MAX_BYTES, ret, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
@@ -71,13 +67,11 @@ struct profile {
 
 static int profile_get(const struct profile *p, const char *key, const char **ret, size_t *ret_len)
 {
-        int r;
-
         *ret = NULL;
         *ret_len = 0;
         if (!p->file->data)
                 return 0;
-        r = ini_find(p->file->data, p->file->len, p->section, key, ret, ret_len, p->err);
+        int r = ini_find(p->file->data, p->file->len, p->section, key, ret, ret_len, p->err);
         if (r < 0)
                 return err_wrap(p->err, r, "AWS shared file %s", p->name);
         return r > 0 && *ret_len > 0 ? 1 : 0;
@@ -108,9 +102,8 @@ int aws_from_files(struct op *op, struct aws_credentials *ret, struct err *err)
         /* In config all but the default have "profile" before their name. */
         const char *section =
                 streq(name, "default") ? name : arena_printf(op->arena, "profile %s", name);
-        int r;
 
-        r = read_shared(op, "AWS_SHARED_CREDENTIALS_FILE", "credentials", &credentials, err);
+        int r = read_shared(op, "AWS_SHARED_CREDENTIALS_FILE", "credentials", &credentials, err);
         if (r == 0)
                 r = read_shared(op, "AWS_CONFIG_FILE", "config", &config, err);
         if (r == 0)

@@ -27,12 +27,10 @@
 static int json_part(const struct transfer_answer *a, const char *key, const char **ret,
                      size_t *ret_len, struct err *err)
 {
-        int r;
-
         *ret = NULL;
         *ret_len = 0;
-        r = a->room.data ? json_scan_string(a->room.data, a->len, key, ret, ret_len, err)
-                         : err_set(err, ERR_INVALID, "an empty answer");
+        int r = a->room.data ? json_scan_string(a->room.data, a->len, key, ret, ret_len, err)
+                             : err_set(err, ERR_INVALID, "an empty answer");
         /* None of these needs an escape; one that has some is not what it says. */
         if (r > 0 && memchr(*ret, '\\', *ret_len))
                 return err_set(err, ERR_INVALID, "an answer with escapes in its keys");
@@ -122,7 +120,6 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
                               .total_ms = NEAR_TOTAL_MS,
                               .ca_file = aws_env_plain("AWS_CA_BUNDLE"),
                               .direct = true };
-        int r;
 
         t.url = relative ? arena_printf(op->arena, CONTAINER_HOST "%s%s",
                                         *relative == '/' ? "" : "/", relative)
@@ -133,7 +130,7 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
                 return err_set(err, ERR_INVALID,
                                "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor the "
                                "container's own agent");
-        r = file ? read_token(file, &token, err) : 0;
+        int r = file ? read_token(file, &token, err) : 0;
         if (!file && text)
                 buf_puts(&token, text);
         if (r == 0) {
@@ -208,17 +205,15 @@ int aws_from_instance(struct op *op, struct aws_credentials *ret, struct err *er
 {
         const char *disabled = aws_env_plain("AWS_EC2_METADATA_DISABLED");
         const char *base = aws_env_plain("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-        size_t len;
-        int r;
 
         if (disabled && strcasecmp(disabled, "true") == 0)
                 return 0;
         if (!base)
                 base = INSTANCE_HOST;
-        len = strlen(base);
+        size_t len = strlen(base);
         if (len > 0 && base[len - 1] == '/')
                 base = arena_strndup(op->arena, base, len - 1);
-        r = ask_instance(op, base, ret, err);
+        int r = ask_instance(op, base, ret, err);
         return r < 0 ? err_wrap(err, r, "instance metadata") : r;
 }
 
@@ -310,13 +305,12 @@ int aws_from_web_identity(struct op *op, const char *region, struct aws_credenti
         const char *url = sts_url(op, region);
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(buf_wipe) struct buf token = BUF_INIT;
-        int r;
 
         if (!file || !role)
                 return 0;
         if (!aws_endpoint_is_valid(url))
                 return err_set(err, ERR_INVALID, "the STS endpoint is neither https nor local");
-        r = read_token(file, &token, err);
+        int r = read_token(file, &token, err);
         if (r == 0)
                 r = assume_role(op, url, role, buf_str(&token), &answer, err);
         if (r == 0)

@@ -35,10 +35,9 @@ const char *aws_env_plain(const char *name)
 const char *aws_env(const char *name)
 {
         char full[80];
-        const char *value;
 
         (void)snprintf(full, sizeof(full), "BERTH_%s", name);
-        value = aws_env_plain(full);
+        const char *value = aws_env_plain(full);
         if (value)
                 return value;
         (void)snprintf(full, sizeof(full), "PAPERCLIP_%s", name);
@@ -122,12 +121,11 @@ bool aws_endpoint_is_valid(const char *url)
         static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz"
                                          "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_~/";
         bool tls = str_starts(url, "https://");
-        const char *host, *path;
 
         if (strlen(url) > MAX_ENDPOINT || (!tls && !str_starts(url, "http://")))
                 return false;
-        host = strstr(url, "://") + 3;
-        path = aws_endpoint_path(url);
+        const char *host = strstr(url, "://") + 3;
+        const char *path = aws_endpoint_path(url);
         if (path == host || strspn(host, host_chars) < (size_t)(path - host))
                 return false;
         if (path[strspn(path, path_chars)] || strstr(path, "//") || strstr(path, "/."))
@@ -389,14 +387,13 @@ int aws_material_read(struct arena *arena, const struct vault_material *material
                       struct aws_material *ret, struct err *err)
 {
         const char *text = material->material ? material->material : "";
-        const char *scheme, *id, *source;
         json_t *document = NULL;
 
         if (json_parse(text, strlen(text), &document, NULL) < 0)
                 return bad_material(err);
-        scheme = json_get_string(document, "scheme");
-        id = json_get_string(document, "secretId");
-        source = json_get_string(document, "source");
+        const char *scheme = json_get_string(document, "scheme");
+        const char *id = json_get_string(document, "secretId");
+        const char *source = json_get_string(document, "source");
         ret->secret_id = arena_strtrim(arena, id);
         ret->version_id = arena_strtrim(arena, json_get_string(document, "versionId"));
         ret->managed = source && streq(source, "managed");
@@ -414,7 +411,6 @@ void aws_material_write(struct arena *arena, const struct aws_material *m,
                         struct vault_material *ret)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT, mark = BUF_INIT;
-        const char *hash;
         struct jw w;
 
         jw_init(&w, &text);
@@ -425,7 +421,7 @@ void aws_material_write(struct arena *arena, const struct aws_material *m,
         jw_kstring(&w, "source", m->managed ? "managed" : "external_reference");
         jw_object_end(&w);
         buf_appendf(&mark, AWS_SCHEME ":%s:%s", m->secret_id, m->version_id ? m->version_id : "");
-        hash = vault_hash(arena, mark.data, mark.len);
+        const char *hash = vault_hash(arena, mark.data, mark.len);
         *ret = (struct vault_material){
                 .material = arena_strdup(arena, buf_str(&text)),
                 .external_ref = arena_strdup(arena, m->secret_id),

@@ -44,7 +44,6 @@ static bool decode_base64(const char *text, size_t len, unsigned char *ret)
 {
         char digits[43];
         size_t n;
-        int r;
 
         if (len == 44 && text[43] == '=')
                 len = 43;
@@ -52,8 +51,8 @@ static bool decode_base64(const char *text, size_t len, unsigned char *ret)
                 return false;
         for (size_t i = 0; i < len; i++)
                 digits[i] = text[i] == '-' ? '+' : text[i] == '_' ? '/' : text[i];
-        r = sodium_base642bin(ret, MASTER_KEY_BYTES, digits, len, NULL, &n, NULL,
-                              sodium_base64_VARIANT_ORIGINAL_NO_PADDING);
+        int r = sodium_base642bin(ret, MASTER_KEY_BYTES, digits, len, NULL, &n, NULL,
+                                  sodium_base64_VARIANT_ORIGINAL_NO_PADDING);
         sodium_memzero(digits, sizeof(digits));
         return r == 0 && n == MASTER_KEY_BYTES;
 }
@@ -132,10 +131,8 @@ static int no_key(struct err *err)
 
 int master_key_current(struct master_key *ret, struct err *err)
 {
-        int r;
-
         pthread_mutex_lock(&ring.lock);
-        r = ring.current.bytes.data ? copy_out(&ring.current, ret, err) : no_key(err);
+        int r = ring.current.bytes.data ? copy_out(&ring.current, ret, err) : no_key(err);
         pthread_mutex_unlock(&ring.lock);
         return r;
 }
@@ -161,23 +158,19 @@ int master_key_find(const char *id, struct master_key *ret, struct err *err)
 
 int master_key_other(struct master_key *ret, struct err *err)
 {
-        int r;
-
         pthread_mutex_lock(&ring.lock);
-        r = ring.other.bytes.data ? copy_out(&ring.other, ret, err)
-                                  : err_set(err, ERR_NOT_FOUND, "there is one master key only");
+        int r = ring.other.bytes.data ? copy_out(&ring.other, ret, err)
+                                      : err_set(err, ERR_NOT_FOUND, "there is one master key only");
         pthread_mutex_unlock(&ring.lock);
         return r;
 }
 
 bool master_key_is_current(const char *id)
 {
-        bool yes;
-
         pthread_mutex_lock(&ring.lock);
-        yes = ring.current.bytes.data &&
-              (streq(id, ring.current.id) ||
-               (ring.other.bytes.data && !ring.other_is_retired && streq(id, ring.other.id)));
+        bool yes = ring.current.bytes.data &&
+                   (streq(id, ring.current.id) ||
+                    (ring.other.bytes.data && !ring.other_is_retired && streq(id, ring.other.id)));
         pthread_mutex_unlock(&ring.lock);
         return yes;
 }
@@ -193,11 +186,10 @@ static int read_key_file(const char *path, struct held_key *key, struct err *err
 {
         CLEAN(buf_wipe) struct buf text = BUF_INIT;
         unsigned char bytes[MASTER_KEY_BYTES];
-        int r;
 
         buf_init(&text, KEY_FILE_MAX);
         (void)buf_reserve(&text, KEY_FILE_MAX - 1); /* it must not move: that would leave a copy */
-        r = file_read_at(AT_FDCWD, path, KEY_FILE_MAX - 1, &text, err);
+        int r = file_read_at(AT_FDCWD, path, KEY_FILE_MAX - 1, &text, err);
         if (r < 0)
                 return r;
         if (!master_key_decode(buf_str(&text), text.len, bytes))
@@ -214,7 +206,6 @@ static int write_key_file(const char *path, struct err *err)
         unsigned char bytes[MASTER_KEY_BYTES];
         char text[sodium_base64_ENCODED_LEN(MASTER_KEY_BYTES, sodium_base64_VARIANT_ORIGINAL) + 1];
         char suffix[17];
-        int r;
 
         random_hex(suffix, 8);
         temporary = xasprintf("%s.%s.tmp", path, suffix);
@@ -222,7 +213,7 @@ static int write_key_file(const char *path, struct err *err)
         sodium_bin2base64(text, sizeof(text) - 1, bytes, sizeof(bytes),
                           sodium_base64_VARIANT_ORIGINAL);
         text[sizeof(text) - 2] = '\n'; /* where the NUL of the digits was */
-        r = file_write_at(AT_FDCWD, temporary, text, sizeof(text) - 1, 0600, err);
+        int r = file_write_at(AT_FDCWD, temporary, text, sizeof(text) - 1, 0600, err);
         sodium_memzero(bytes, sizeof(bytes));
         sodium_memzero(text, sizeof(text));
         if (r < 0)
@@ -258,14 +249,13 @@ static int make_key_file(const char *path, struct err *err)
 static int load_text(const char *text, const char *variable, struct held_key *key, struct err *err)
 {
         unsigned char bytes[MASTER_KEY_BYTES];
-        int r;
 
         if (!master_key_decode(text, strlen(text), bytes))
                 return err_set(err, ERR_INVALID,
                                "Invalid %s (expected 32-byte base64, 64-char hex, or raw 32-char "
                                "string)",
                                variable);
-        r = hold(key, bytes, err);
+        int r = hold(key, bytes, err);
         sodium_memzero(bytes, sizeof(bytes));
         return r;
 }
@@ -295,13 +285,12 @@ static int load_next(struct err *err)
 static int load_file(bool has_sealed, struct err *err)
 {
         struct stat st;
-        int r;
 
         if (!ring.file)
                 return err_set(err, ERR_UNPROCESSABLE, "There is no master key for secrets");
         if (stat(ring.file, &st) == 0 && (st.st_mode & 077))
                 (void)chmod(ring.file, 0600);
-        r = read_key_file(ring.file, &ring.current, err);
+        int r = read_key_file(ring.file, &ring.current, err);
 
         if (r == ERR_NOT_FOUND && ring.is_ours && !has_sealed) {
                 err_clear(err);
@@ -345,14 +334,13 @@ static int load_key(const struct master_key_source *source, bool has_sealed, str
 int master_key_load(const struct master_key_source *source, bool has_sealed, struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
-        int r;
 
         pthread_mutex_lock(&ring.change);
         forget();
         ring.variable = source->text ? xstrdup(source->variable) : NULL;
         ring.file = source->file ? xstrdup(source->file) : NULL;
         ring.is_ours = source->is_ours;
-        r = load_key(source, has_sealed, &why);
+        int r = load_key(source, has_sealed, &why);
         if (r < 0) {
                 let_go(&ring.current);
                 let_go(&ring.other);
@@ -380,10 +368,8 @@ static bool is_changing(void)
 
 bool master_key_is_changing(void)
 {
-        bool yes;
-
         pthread_mutex_lock(&ring.lock);
-        yes = is_changing();
+        bool yes = is_changing();
         pthread_mutex_unlock(&ring.lock);
         return yes;
 }
@@ -391,7 +377,6 @@ bool master_key_is_changing(void)
 static int begin_key_change(struct err *err)
 {
         CLEAN(cleanup_free) char *next = NULL;
-        int r;
 
         if (!ring.current.bytes.data)
                 return no_key(err);
@@ -406,7 +391,7 @@ static int begin_key_change(struct err *err)
                         ring.variable ? ring.variable : ring.file);
         next = next_file();
         FAULT("master_key.next.before");
-        r = write_key_file(next, err);
+        int r = write_key_file(next, err);
         if (r >= 0)
                 r = file_sync_parent(AT_FDCWD, next, err);
         FAULT("master_key.next.after");
@@ -415,20 +400,16 @@ static int begin_key_change(struct err *err)
 
 int master_key_begin_change(struct err *err)
 {
-        int r;
-
         pthread_mutex_lock(&ring.change);
-        r = begin_key_change(err);
+        int r = begin_key_change(err);
         pthread_mutex_unlock(&ring.change);
         return r;
 }
 
 bool master_key_retire_other(const char *current)
 {
-        bool yes;
-
         pthread_mutex_lock(&ring.lock);
-        yes = streq(ring.current.id, current);
+        bool yes = streq(ring.current.id, current);
         if (yes)
                 ring.other_is_retired = ring.other.bytes.data != NULL;
         pthread_mutex_unlock(&ring.lock);

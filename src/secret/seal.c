@@ -48,15 +48,13 @@ int seal(struct arena *arena, const struct seal_place *place, const struct secre
         CLEAN(master_key_done) struct master_key master = { 0 };
         unsigned char key[crypto_kdf_KEYBYTES], nonce[NONCE_BYTES];
         size_t len = value->len + TAG_BYTES;
-        unsigned char *box;
         char ad[AD_MAX];
-        size_t ad_len;
         int r = master_key_current(&master, err);
 
         if (r < 0)
                 return r;
-        box = arena_alloc(arena, len);
-        ad_len = describe_place(place, ad);
+        unsigned char *box = arena_alloc(arena, len);
+        size_t ad_len = describe_place(place, ad);
         randombytes_buf(nonce, sizeof(nonce));
         derive(&master, FOR_SEALING, key);
         (void)crypto_aead_xchacha20poly1305_ietf_encrypt(
@@ -106,14 +104,12 @@ static int open_ours(const struct seal_place *place, const json_t *material,
         const char *id = json_get_string(material, "key");
         unsigned char key[crypto_kdf_KEYBYTES];
         char ad[AD_MAX];
-        size_t ad_len;
-        int r;
 
         if (!id || !member_bytes(material, "nonce", NONCE_BYTES, &nonce) ||
             nonce.len != NONCE_BYTES || !member_bytes(material, "box", BOX_MAX, &box) ||
             box.len < TAG_BYTES)
                 return err_set(err, ERR_INVALID, FOREIGN);
-        r = master_key_find(id, &master, err);
+        int r = master_key_find(id, &master, err);
         if (r < 0) {
                 err->code = ERR_UNPROCESSABLE;
                 return ERR_UNPROCESSABLE;
@@ -121,7 +117,7 @@ static int open_ours(const struct seal_place *place, const json_t *material,
         r = secret_value_alloc(ret, box.len - TAG_BYTES, err);
         if (r < 0)
                 return r;
-        ad_len = describe_place(place, ad);
+        size_t ad_len = describe_place(place, ad);
         derive(&master, FOR_SEALING, key);
         r = crypto_aead_xchacha20poly1305_ietf_decrypt(
                 (unsigned char *)ret->data, NULL, NULL, (const unsigned char *)box.data, box.len,
@@ -156,7 +152,6 @@ static int open_seed(const json_t *material, struct secret_value *ret, struct er
         CLEAN(buf_done) struct buf iv = BUF_INIT;
         CLEAN(buf_done) struct buf tag = BUF_INIT;
         CLEAN(buf_done) struct buf box = BUF_INIT;
-        int r;
 
         if (!member_bytes(material, "iv", crypto_aead_aes256gcm_NPUBBYTES, &iv) ||
             iv.len != crypto_aead_aes256gcm_NPUBBYTES ||
@@ -169,7 +164,7 @@ static int open_seed(const json_t *material, struct secret_value *ret, struct er
                                "it was sealed by Paperclip with AES-256-GCM, and this processor "
                                "lacks the AES instructions that are needed to open that; bring it "
                                "over on a machine that has them");
-        r = secret_value_alloc(ret, box.len, err);
+        int r = secret_value_alloc(ret, box.len, err);
         if (r < 0)
                 return r;
         buf_append(&box, tag.data, tag.len);
@@ -189,13 +184,12 @@ int seal_open(const struct seal_place *place, const char *material, struct secre
         struct err local = { 0 };
         struct err *why = err ? err : &local;
         json_t *doc = NULL;
-        const char *scheme;
         int r;
 
         *ret = (struct secret_value){ 0 };
         if (json_parse(material, strlen(material), &doc, NULL) < 0)
                 return err_set(err, ERR_INVALID, FOREIGN);
-        scheme = json_get_string(doc, "scheme");
+        const char *scheme = json_get_string(doc, "scheme");
         if (scheme && streq(scheme, SEAL_SCHEME))
                 r = open_ours(place, doc, ret, why);
         else if (scheme && streq(scheme, SEAL_SEED_SCHEME))
@@ -232,13 +226,12 @@ int seal_mark(const struct seal_place *place, const struct secret_value *value,
 bool seal_key_of(const char *material, char ret[MASTER_KEY_ID_LEN + 1])
 {
         json_t *doc = NULL;
-        const char *scheme, *id;
         bool known = false;
 
         if (json_parse(material, strlen(material), &doc, NULL) < 0)
                 return false;
-        scheme = json_get_string(doc, "scheme");
-        id = json_get_string(doc, "key");
+        const char *scheme = json_get_string(doc, "scheme");
+        const char *id = json_get_string(doc, "key");
         ret[0] = '\0';
         if (scheme && streq(scheme, SEAL_SEED_SCHEME))
                 known = true;

@@ -320,13 +320,11 @@ static int set_request(struct running *r, const struct transfer *t)
 
 static int transfer_prepare(struct running *r, const struct transfer *t)
 {
-        int e;
-
         r->easy = curl.easy_init();
         r->multi = take_handle();
         if (!r->easy || !r->multi)
                 return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
-        e = add_headers(r, t);
+        int e = add_headers(r, t);
         if (e == 0)
                 e = set_rules(r, t);
         if (e == 0)
@@ -390,12 +388,11 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
 {
         struct transfer_answer answer = { 0 };
         CLEAN(running_done) struct running r = { .answer = &answer, .err = err };
-        int e;
 
         if (pthread_once(&load_once, load_libcurl) != 0 || !loaded)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
         pool_needs_seat(op, "an HTTP server");
-        e = op_check(op, err);
+        int e = op_check(op, err);
         if (e == 0)
                 e = transfer_prepare(&r, t);
         if (e == 0)

@@ -17,10 +17,9 @@ static size_t pages_for(size_t len)
 int secret_value_room(struct secret_value *value, size_t len, struct err *err)
 {
         size_t size = pages_for(len);
-        char *data;
 
         *value = (struct secret_value){ 0 };
-        data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (data == MAP_FAILED)
                 return err_sys(err, ERR_INTERNAL, errno, "memory for a secret");
         (void)mlock(data, size);
@@ -51,11 +50,9 @@ int secret_value_set(struct secret_value *value, const char *data, size_t len, s
 
 void secret_value_done(struct secret_value *value)
 {
-        size_t size;
-
         if (!value->data)
                 return;
-        size = pages_for(value->len);
+        size_t size = pages_for(value->len);
         sodium_memzero(value->data, size);
         (void)munlock(value->data, size);
         (void)munmap(value->data, size);

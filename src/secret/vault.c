@@ -38,12 +38,11 @@ int vault_fail(struct err *err, enum vault_failure kind, const char *text)
 int vault_failure_of(const struct err *err)
 {
         json_t *details = NULL;
-        const char *word;
         int kind = -1;
 
         if (!err->details || json_parse(err->details, strlen(err->details), &details, NULL) < 0)
                 return -1;
-        word = json_get_string(details, "code");
+        const char *word = json_get_string(details, "code");
         for (size_t i = 0; word && i < ARRAY_LEN(failures); i++)
                 if (streq(failures[i].word, word) && failures[i].code == err->code)
                         kind = (int)i;

@@ -45,11 +45,10 @@ static int fake_keep(struct op *op, const struct vault_subject *s, const struct 
                      const char *step, struct vault_material *ret, struct err *err)
 {
         const char *path = path_of(op, s, s->version);
-        int r;
 
         if (is_told(op, arena_printf(op->arena, "fail-%s", step)))
                 return fake_fail(err);
-        r = file_write_at(AT_FDCWD, path, value->data, value->len, 0600, err);
+        int r = file_write_at(AT_FDCWD, path, value->data, value->len, 0600, err);
         if (r < 0)
                 return r;
         if (is_told(op, arena_printf(op->arena, "lose-%s", step)))
@@ -74,10 +73,8 @@ static int fake_create(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct secret_value *value,
                        struct vault_material *ret, struct err *err)
 {
-        int r;
-
         FAULT("vault_fake.create.before");
-        r = fake_keep(op, subject, value, "create", ret, err);
+        int r = fake_keep(op, subject, value, "create", ret, err);
         FAULT("vault_fake.create.after");
         return r;
 }
@@ -87,10 +84,8 @@ static int create_version(struct op *op, const struct vault_config *config,
                           const struct secret_value *value, struct vault_material *ret,
                           struct err *err)
 {
-        int r;
-
         FAULT("vault_fake.version.before");
-        r = fake_keep(op, subject, value, "version", ret, err);
+        int r = fake_keep(op, subject, value, "version", ret, err);
         FAULT("vault_fake.version.after");
         return r;
 }
@@ -100,12 +95,11 @@ static int resolve(struct op *op, const struct vault_config *config,
                    struct secret_value *ret, struct err *err)
 {
         CLEAN(buf_wipe) struct buf text = BUF_INIT;
-        int r;
 
         if (is_told(op, "fail-resolve"))
                 return fake_fail(err);
-        r = file_read_at(AT_FDCWD, path_of(op, subject, subject->version), SECRET_VALUE_MAX, &text,
-                         err);
+        int r = file_read_at(AT_FDCWD, path_of(op, subject, subject->version), SECRET_VALUE_MAX,
+                             &text, err);
         return r < 0 ? r : secret_value_set(ret, buf_str(&text), text.len, err);
 }
 

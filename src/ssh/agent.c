@@ -174,11 +174,9 @@ static int add_key(struct op *op, const char *trampoline, const struct ssh_agent
 int ssh_agent_start(struct op *op, const char *trampoline, const char *dir, const char *key,
                     struct ssh_agent *ret, struct err *err)
 {
-        int r;
-
         *ret = SSH_AGENT_INIT;
         ret->socket = xasprintf("%s/agent", dir);
-        r = start_agent(op, trampoline, ret, err);
+        int r = start_agent(op, trampoline, ret, err);
         if (r >= 0)
                 r = add_key(op, trampoline, ret, key, err);
         if (r < 0)

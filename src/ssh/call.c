@@ -59,11 +59,10 @@ static int keep_known(struct ssh_call *c, struct err *err)
 {
         CLEAN(buf_done) struct buf text = { .max = 2 * KNOWN_MAX };
         CLEAN(cleanup_free) char *parent = NULL;
-        int r;
 
         if (!c->record)
                 return 0;
-        r = read_known(c->known_path, &text, err);
+        int r = read_known(c->known_path, &text, err);
         if (r < 0 || text.len == 0 || streq(buf_str(&text), c->known))
                 return r;
         parent = xstrndup(c->record, (size_t)(strrchr(c->record, '/') - c->record));
@@ -226,11 +225,10 @@ static int send_box(struct op *op, const struct ssh_setup *setup, struct ssh_cal
         const struct ssh_box *box = find_box(setup, c->hello.need);
         CLEAN(buf_done) struct buf program = { .max = BOX_MAX };
         char line[32];
-        int r;
 
         if (!box)
                 return err_set(err, ERR_PROVIDER, "The host asks for a box that there is not.");
-        r = file_read_at(AT_FDCWD, box->path, BOX_MAX, &program, err);
+        int r = file_read_at(AT_FDCWD, box->path, BOX_MAX, &program, err);
         if (r < 0)
                 return r;
         op->deadline_ms = MIN(c->deadline_ms, clock_mono_ms() + UPLOAD_MS);

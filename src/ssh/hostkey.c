@@ -8,11 +8,9 @@
 
 static const char *word(const char **at, const char *end, size_t *ret_len)
 {
-        const char *begin;
-
         while (*at < end && (**at == ' ' || **at == '\t'))
                 (*at)++;
-        begin = *at;
+        const char *begin = *at;
         while (*at < end && **at != ' ' && **at != '\t')
                 (*at)++;
         *ret_len = (size_t)(*at - begin);

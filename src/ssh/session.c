@@ -66,14 +66,12 @@ static int session_spawn(const char *trampoline, const char *const *argv, const 
 int ssh_session_start(const char *trampoline, const char *const *argv, const char *const *env,
                       struct ssh_session *ret, struct err *err)
 {
-        int r;
-
         *ret = SSH_SESSION_INIT;
         ret->in.max = SESSION_LINE_MAX + CHUNK;
         ret->errors.max = SESSION_BURST_MAX;
         ret->errors_max = SESSION_ERRORS_MAX;
         make_mark(ret);
-        r = session_spawn(trampoline, argv, env, ret, err);
+        int r = session_spawn(trampoline, argv, env, ret, err);
         if (r < 0)
                 return r;
         ret->events = epoll_create1(EPOLL_CLOEXEC);
@@ -137,12 +135,10 @@ static bool has_ended(const struct ssh_session *s)
 
 static int session_reap(struct op *op, struct ssh_session *s, struct err *err)
 {
-        int r;
-
         if (s->ended)
                 return 0;
         read_errors(s);
-        r = proc_wait(op, &s->proc, &s->status, err);
+        int r = proc_wait(op, &s->proc, &s->status, err);
         s->ended = r >= 0;
         return r;
 }

@@ -58,13 +58,11 @@ bool tied_is_trampoline(const char *argv0)
 
 int tied_main(int argc, char **argv)
 {
-        long parent;
-
         if (argc < 4 || !str_starts(argv[1], "--parent=")) {
                 fprintf(stderr, TIED_TRAMPOLINE ": not meant to be started by hand\n");
                 return 126;
         }
-        parent = strtol(argv[1] + strlen("--parent="), NULL, 10);
+        long parent = strtol(argv[1] + strlen("--parent="), NULL, 10);
         if (streq(argv[2], "--plain"))
                 (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)

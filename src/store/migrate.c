@@ -32,13 +32,12 @@ static int apply_migration(struct db *db, const struct embedded_file *file, stru
 int migrate(struct db *db, struct err *err)
 {
         int64_t have, newest = 0;
-        int r;
 
-        r = db_script(db,
-                      "CREATE TABLE IF NOT EXISTS schema_migrations "
-                      "(version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, "
-                      "applied_at BIGINT NOT NULL)",
-                      err);
+        int r = db_script(db,
+                          "CREATE TABLE IF NOT EXISTS schema_migrations "
+                          "(version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, "
+                          "applied_at BIGINT NOT NULL)",
+                          err);
         if (r < 0)
                 return r;
         r = db_number(db, "SELECT COALESCE(MAX(version), 0) FROM schema_migrations", DB_NO_ARGS,

@@ -71,10 +71,9 @@ int migrate_0010(struct db *db, struct err *err)
         CLEAN(arena_done) struct arena arena;
         struct kept *found;
         size_t n;
-        int r;
 
         arena_init(&arena);
-        r = find_agents(db, &arena, &found, &n, err);
+        int r = find_agents(db, &arena, &found, &n, err);
         for (size_t i = 0; r >= 0 && i < n; i++)
                 r = keep_on_host(db, &found[i], clock_now_us(), err);
         return r;

@@ -199,8 +199,6 @@ static int remove_inside(int fd, int depth)
 
 static int remove_tree(int dir_fd, const char *name, int depth)
 {
-        int fd;
-
         if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
                 return 0;
         if (errno != EISDIR && errno != EPERM && errno != EACCES)
@@ -211,7 +209,7 @@ static int remove_tree(int dir_fd, const char *name, int depth)
                 return -1;
         (void)!fchmodat(dir_fd, name, OWNER_ALL,
                         AT_SYMLINK_NOFOLLOW); /* it may be enough already */
-        fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || remove_inside(fd, depth) < 0)
                 return -1;
         return unlinkat(dir_fd, name, AT_REMOVEDIR);
@@ -244,11 +242,9 @@ int apply_remove(struct apply *a, const char *path, struct err *err)
 
 int apply_clear(struct apply *a, struct err *err)
 {
-        int fd;
-
         leave_dir(a);
         (void)!fchmod(a->root_fd, OWNER_ALL);
-        fd = openat(a->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int fd = openat(a->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0 || remove_inside(fd, TREE_MAX_DEPTH + 1) < 0)
                 return err_sys(err, ERR_IO, errno, "remove a workspace");
         return 0;
@@ -281,13 +277,12 @@ static int make_way_for_dir(const struct apply *a, const char *name, mode_t *ret
 static int make_dir(struct apply *a, const char *name, mode_t mode)
 {
         mode_t has = 0;
-        int r;
 
         if (mkdirat(a->dir_fd, name, mode) == 0)
                 return 0;
         if (errno != EEXIST)
                 return -1;
-        r = make_way_for_dir(a, name, &has);
+        int r = make_way_for_dir(a, name, &has);
         if (r == 0)
                 return mkdirat(a->dir_fd, name, mode);
         if (r > 0 && has != mode)
@@ -347,10 +342,9 @@ int apply_mode(struct apply *a, const char *path, uint32_t mode, struct err *err
 static int apply_create_temp(struct apply *a, const char *name, mode_t mode, char temp[32])
 {
         int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-        int fd;
 
         temp[0] = '\0';
-        fd = openat(a->dir_fd, name, flags, mode);
+        int fd = openat(a->dir_fd, name, flags, mode);
         for (int tries = 0; fd < 0 && errno == EEXIST && tries < 1000; tries++) {
                 (void)snprintf(temp, 32, ".berth-tmp-%u-%u", (unsigned)getpid() & 0xffffff,
                                a->next_temp++);
@@ -398,12 +392,11 @@ static int write_file(struct apply *a, const char *path, const char *name, mode_
 {
         CLEAN(cleanup_fd) int fd = -1;
         char temp[32];
-        int r;
 
         fd = WITH_RIGHTS(a, path, name, apply_create_temp(a, name, mode, temp));
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "create %s", path);
-        r = apply_fill(fd, content, from_fd, size, err);
+        int r = apply_fill(fd, content, from_fd, size, err);
         if (r >= 0 && set_times(fd, mtime_ns) < 0)
                 r = err_sys(err, ERR_IO, errno, "set the time of %s", path);
         if (r >= 0 && temp[0] && put_in_place(a->dir_fd, temp, a, name) < 0)
@@ -453,11 +446,10 @@ static int open_file(struct apply *a, const char *path, int flags)
 {
         const char *name;
         struct stat st;
-        int fd;
 
         if (enter_dir(a, path, &name) < 0)
                 return -1;
-        fd = openat(a->dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+        int fd = openat(a->dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
         if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
                 close(take_fd(&fd));
                 errno = ENOENT;
@@ -467,11 +459,9 @@ static int open_file(struct apply *a, const char *path, int flags)
 
 int apply_open(struct apply *a, const char *path)
 {
-        int fd;
-
         if (owner_enter(a->owner) < 0)
                 return -1;
-        fd = open_file(a, path, O_RDONLY);
+        int fd = open_file(a, path, O_RDONLY);
         owner_leave(a->owner);
         return fd;
 }

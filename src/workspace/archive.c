@@ -78,13 +78,12 @@ static int pack_file(struct packing *p, struct tree_entry *e, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = apply_open(&p->reader, e->path);
         struct stat st;
-        int r;
 
         if (fd < 0 || fstat(fd, &st) < 0)
                 return 0;
         e->size = (uint64_t)st.st_size;
         tar_put(&p->out, e);
-        r = pack_content(p, fd, e, err);
+        int r = pack_content(p, fd, e, err);
         p->files++;
         p->bytes += e->size;
         return r < 0 ? r : 1;
@@ -115,10 +114,9 @@ int archive_pack(struct op *op, int tree_fd, struct tree_source *scan, int out_f
 {
         struct packing p = { .source.next = pack_next, .op = op, .scan = scan, .out_fd = out_fd };
         struct owner owner;
-        int r;
 
         apply_init(&p.reader, fcntl(tree_fd, F_DUPFD_CLOEXEC, 3));
-        r = owner_find(tree_fd, &owner, &p.reader.owner, err);
+        int r = owner_find(tree_fd, &owner, &p.reader.owner, err);
         if (r >= 0)
                 r = manifest_write(manifest_dir, name, &p.source, NULL, NULL, err);
         if (r >= 0) {
@@ -253,11 +251,10 @@ static int keep_content(struct gathering *g, const struct tree_entry *now, struc
 {
         CLEAN(cleanup_fd) int from = apply_open(&g->reader, now->path);
         CLEAN(cleanup_fd) int to = -1;
-        int r;
 
         if (from < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", now->path);
-        r = bundle_new_file(g->into, &to, err);
+        int r = bundle_new_file(g->into, &to, err);
         if (r >= 0)
                 r = sync_copy(from, 0, to, 0, now->size, err);
         return r < 0 ? r : bundle_keep(g->into, take_fd(&to), now->hash, now->size, err);

@@ -27,12 +27,11 @@ int budget_take(struct budget *b, uint64_t files, uint64_t bytes, const char *pa
 static int budget_next(struct change_set *set, struct change *ret, struct err *err)
 {
         struct budget_set *s = container_of(set, struct budget_set, set);
-        bool is_file;
         int r = s->from->next(s->from, ret, err);
 
         if (r <= 0)
                 return r;
-        is_file = !ret->is_delete && ret->now.kind == TREE_FILE;
+        bool is_file = !ret->is_delete && ret->now.kind == TREE_FILE;
         r = budget_take(s->budget, 1, is_file ? ret->now.size : 0, ret->now.path, err);
         return r < 0 ? r : 1;
 }

@@ -44,7 +44,6 @@ static int read_more(struct bundle *b, struct err *err)
 static int decompress(struct bundle *b, struct err *err)
 {
         ZSTD_outBuffer out = { b->out, sizeof(b->out), 0 };
-        size_t left;
 
         if (b->is_frame_done)
                 return err_set(err, ERR_CORRUPT, "a bundle ends early");
@@ -54,7 +53,7 @@ static int decompress(struct bundle *b, struct err *err)
                 if (r < 0)
                         return r;
         }
-        left = ZSTD_decompressStream(b->zstd, &out, &b->have);
+        size_t left = ZSTD_decompressStream(b->zstd, &out, &b->have);
         if (ZSTD_isError(left))
                 return err_set(err, ERR_CORRUPT, "a bundle is damaged: %s",
                                ZSTD_getErrorName(left));
@@ -159,7 +158,6 @@ int bundle_open(const char *dir, struct change_set **ret, struct bundle_size *re
 {
         struct bundle *b = xcalloc(1, sizeof(*b));
         struct bundle_size size;
-        int r;
 
         b->set = (struct change_set){ next_change, open_content, close_bundle };
         b->files = b->changes = -1;
@@ -168,7 +166,7 @@ int bundle_open(const char *dir, struct change_set **ret, struct bundle_size *re
                 abort();
         ZSTD_DCtx_setParameter(b->zstd, ZSTD_d_windowLogMax, WINDOW_LOG);
         rewind_bundle(b);
-        r = open_files(b, dir, err);
+        int r = open_files(b, dir, err);
         if (r >= 0)
                 r = measure(b, &size, err);
         if (r < 0) {

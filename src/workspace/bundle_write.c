@@ -83,10 +83,9 @@ static int remove_unchecked(const struct bundle_writer *w, struct err *err)
 int bundle_create(const char *dir, struct bundle_writer **ret, struct err *err)
 {
         struct bundle_writer *w = xcalloc(1, sizeof(*w));
-        int r;
 
         w->dir = w->files = w->changes = -1;
-        r = open_dirs(w, dir, err);
+        int r = open_dirs(w, dir, err);
         if (r >= 0 && w->is_resumed)
                 r = remove_unchecked(w, err);
         if (r < 0) {
@@ -303,10 +302,8 @@ static int sync_all(struct bundle_writer *w, struct err *err)
 
 int bundle_finish(struct bundle_writer *w, struct err *err)
 {
-        int r;
-
         change_encode_end(&w->out, w->count);
-        r = compress(w, ZSTD_e_end, err);
+        int r = compress(w, ZSTD_e_end, err);
         if (r >= 0)
                 r = sync_all(w, err);
         if (r < 0)

@@ -33,7 +33,6 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
 {
         CLEAN(cleanup_fd) int in = -1;
         CLEAN(cleanup_fd) int out = -1;
-        int r;
 
         in = owner_openat(c->options->owner, from, name,
                           O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -44,7 +43,7 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
         out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
-        r = content_copy(c->op, in, out, (uint64_t)st->st_size, NULL, err);
+        int r = content_copy(c->op, in, out, (uint64_t)st->st_size, NULL, err);
         if (r < 0 && r != ERR_CONFLICT) /* it became shorter: the copy is as long as it is now */
                 return err_wrap(err, r, "copy %s", c->path);
         if (fchown(out, c->options->uid, c->options->gid) < 0 ||
@@ -76,7 +75,6 @@ static int copy_dir(struct copying *c, int from, int to, const char *name, const
 {
         int in = owner_openat(c->options->owner, from, name, OPEN_DIR);
         CLEAN(cleanup_fd) int out = -1;
-        int r;
 
         if (in < 0 && is_not_his(c))
                 return 0;
@@ -86,7 +84,7 @@ static int copy_dir(struct copying *c, int from, int to, const char *name, const
                 close(in);
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
         }
-        r = copy_beneath(c, in, out, err);
+        int r = copy_beneath(c, in, out, err);
         if (r >= 0 && (fchown(out, c->options->uid, c->options->gid) < 0 ||
                        fchmod(out, st->st_mode & 0777) < 0))
                 r = err_sys(err, ERR_IO, errno, "copy %s", c->path);
@@ -156,11 +154,10 @@ int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *
         struct copying c = { .op = op, .options = options, .result = ret };
         int from = openat(from_fd, ".", OPEN_DIR);
         struct stat st;
-        int r;
 
         if (from < 0 || fstat(from_fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "read the tree");
-        r = copy_beneath(&c, from, to_fd, err);
+        int r = copy_beneath(&c, from, to_fd, err);
         if (r >= 0 &&
             (fchown(to_fd, options->uid, options->gid) < 0 || fchmod(to_fd, st.st_mode & 0777) < 0))
                 r = err_sys(err, ERR_IO, errno, "copy the tree");

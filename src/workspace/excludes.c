@@ -41,14 +41,13 @@ static bool has_part_with_prefix(const char *path, const char *prefix)
 
 static bool matches(const char *pattern, const char *path)
 {
-        size_t len;
         bool below = false;
 
         while (str_starts(pattern, "./"))
                 pattern += 2;
         while (*pattern == '/')
                 pattern++;
-        len = strlen(pattern);
+        size_t len = strlen(pattern);
         while (len > 0 && pattern[len - 1] == '/')
                 len--;
         if (len == 0)

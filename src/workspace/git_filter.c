@@ -62,8 +62,6 @@ static int read_small(struct git_import *g, const struct change *c, size_t limit
 
 static struct git_ref *add_ref(struct git_import *g, const char *name)
 {
-        struct git_ref *ref;
-
         if (!git_ref_name_ok(name))
                 return NULL;
         if (g->n_refs >= GIT_MAX_REFS) {
@@ -71,7 +69,7 @@ static struct git_ref *add_ref(struct git_import *g, const char *name)
                 return NULL;
         }
         g->refs = xrealloc(g->refs, (g->n_refs + 1) * sizeof(*g->refs));
-        ref = &g->refs[g->n_refs++];
+        struct git_ref *ref = &g->refs[g->n_refs++];
         *ref = (struct git_ref){ 0 };
         memcpy(ref->name, name, strlen(name) + 1);
         return ref;
@@ -81,8 +79,6 @@ static int take_ref(struct git_import *g, const char *name, const struct change 
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         char oid[GIT_HEX + 1];
-        struct git_ref *ref;
-        int r;
 
         if (c->is_delete) {
                 (void)add_ref(g, name);
@@ -90,10 +86,10 @@ static int take_ref(struct git_import *g, const char *name, const struct change 
         }
         if (c->now.kind != TREE_FILE)
                 return 0;
-        r = read_small(g, c, MAX_REF_FILE, &text, err);
+        int r = read_small(g, c, MAX_REF_FILE, &text, err);
         if (r <= 0 || !git_parse_oid(buf_str(&text), text.len, oid))
                 return r < 0 ? r : 0;
-        ref = add_ref(g, name);
+        struct git_ref *ref = add_ref(g, name);
         if (ref)
                 memcpy(ref->oid, oid, sizeof(oid));
         return 0;
@@ -125,7 +121,6 @@ static int copy_to(struct git_import *g, const struct change *c, const char *dir
         CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_fd) int to = -1;
         char path[TREE_MAX_NAME + 1], temporary[TREE_MAX_NAME + 1];
-        int r;
 
         snprintf(path, sizeof(path), "%s/%s", dir, name);
         snprintf(temporary, sizeof(temporary), "%s/new", dir);
@@ -133,7 +128,7 @@ static int copy_to(struct git_import *g, const struct change *c, const char *dir
                 return err_sys(err, ERR_IO, errno, "create %s", dir);
         if (faccessat(g->scratch_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return 0;
-        r = g->from->open(g->from, c, &from, err);
+        int r = g->from->open(g->from, c, &from, err);
         if (r < 0)
                 return r;
         to = openat(g->scratch_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

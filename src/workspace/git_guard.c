@@ -233,14 +233,13 @@ static bool host_has_danger(const struct git_guard *g, const char *path, const c
         CLEAN(cleanup_fd) int dir = open_dir(g, path, rest);
         unsigned left = MAX_LOOKED_AT;
         struct stat st;
-        int again;
 
         if (dir < 0)
                 return false;
         for (size_t i = 0; i < ARRAY_LEN(dangers); i++)
                 if (fstatat(dir, dangers[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
                         return true;
-        again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         return again < 0 || host_has_link(again, TREE_MAX_DEPTH, &left);
 }
 
@@ -252,7 +251,6 @@ static bool is_refused_in(struct git_guard *g, const struct change *c, size_t de
 {
         const char *path = c->now.path;
         const unsigned marks = marks_of(c, rest);
-        unsigned has;
 
         if (!marks && what == PLAIN)
                 return false;
@@ -260,7 +258,7 @@ static bool is_refused_in(struct git_guard *g, const struct change *c, size_t de
         if (what == LINK && (marks & (HAS_HEAD | HAS_HEAD_FOLDED)) &&
             str_starts(c->now.target, "refs/"))
                 return true;
-        has = look_at_level(g, depth, path, rest);
+        unsigned has = look_at_level(g, depth, path, rest);
         if (verdicts[what][is_repository(has) ? REPOSITORY
                            : (has & HAS_HEAD) ? WITH_HEAD
                                               : ORDINARY])
@@ -327,15 +325,13 @@ static bool host_has_other_hashes(const struct git_guard *g, const char *path)
         CLEAN(cleanup_fd) int dir = open_dir(g, path, slash ? slash + 1 : path);
         CLEAN(cleanup_fd) int fd = -1;
         char text[65536];
-        ssize_t n;
-        int r;
 
         if (dir < 0)
                 return false;
-        r = content_open(dir, "config", &fd, NULL);
+        int r = content_open(dir, "config", &fd, NULL);
         if (r < 0)
                 return r != ERR_NOT_FOUND;
-        n = pread(fd, text, sizeof(text) - 1, 0);
+        ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
         if (n < 0 || (size_t)n == sizeof(text) - 1)
                 return true;
         text[n] = '\0';
@@ -369,9 +365,6 @@ int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd
 {
         CLEAN(cleanup_fd) int copy = -1;
         struct stat st;
-        void *bytes;
-        bool ok;
-        int r;
 
         if (form_of(path) == FORM_ANY)
                 return 1;
@@ -386,13 +379,13 @@ int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd
         copy = memfd_create("berth-checked", MFD_CLOEXEC);
         if (copy < 0)
                 return err_sys(err, ERR_IO, errno, "memory for %s", path);
-        r = content_copy(op, *fd, copy, (uint64_t)st.st_size, NULL, err);
+        int r = content_copy(op, *fd, copy, (uint64_t)st.st_size, NULL, err);
         if (r < 0)
                 return r;
-        bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, copy, 0);
+        void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, copy, 0);
         if (bytes == MAP_FAILED)
                 return err_sys(err, ERR_IO, errno, "map %s", path);
-        ok = content_ok(g, path, bytes, (size_t)st.st_size);
+        bool ok = content_ok(g, path, bytes, (size_t)st.st_size);
         (void)munmap(bytes, (size_t)st.st_size);
         if (!ok)
                 return 0;

@@ -26,10 +26,9 @@ static int finish_head(struct git_import *g, const char *old, const char *new,
                        struct git_report *ret, struct err *err)
 {
         struct op shield = op_shield(g->op, SHIELD_MS), *op = g->op;
-        int r;
 
         g->op = &shield;
-        r = git_move_index(g, old, new, &ret->index_stale, err);
+        int r = git_move_index(g, old, new, &ret->index_stale, err);
         g->op = op;
         if (r < 0)
                 return r;

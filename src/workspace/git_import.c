@@ -76,9 +76,6 @@ static int want_packed(struct git_import *g, struct wanted *w, struct err *err)
 
 static int want_all(struct git_import *g, struct wanted *w, struct err *err)
 {
-        const struct git_ref *ref;
-        const char *branch;
-
         w->refs = arena_alloc(g->op->arena, 2 * GIT_MAX_REFS * sizeof(*w->refs));
         for (size_t i = 0; i < g->n_refs; i++)
                 if (*g->refs[i].oid)
@@ -93,8 +90,8 @@ static int want_all(struct git_import *g, struct wanted *w, struct err *err)
                 memcpy(w->head, g->head.oid, sizeof(w->head));
                 return 0;
         }
-        branch = g->has_head ? g->head.name : g->host_branch;
-        ref = branch ? find_ref(w->refs, w->n, branch) : NULL;
+        const char *branch = g->has_head ? g->head.name : g->host_branch;
+        const struct git_ref *ref = branch ? find_ref(w->refs, w->n, branch) : NULL;
         if (!ref)
                 return 0;
         memcpy(w->head, ref->oid, sizeof(w->head));
@@ -330,15 +327,13 @@ static void report_refused(struct git_import *g, struct git_report *ret)
 int git_import_open(struct git_import *g, const struct git_options *options, const char **ret_why,
                     struct err *err)
 {
-        int r;
-
         g->options = options;
         *ret_why = open_host(g);
         if (!*ret_why)
                 *ret_why = why_not(g); /* before git reads anything of it */
         if (*ret_why)
                 return 0;
-        r = git_prepare(g, ret_why, err);
+        int r = git_prepare(g, ret_why, err);
         if (r > 0)
                 r = git_host_refs(g, err);
         if (r >= 0 && !*ret_why)
@@ -365,13 +360,12 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
                      struct git_report *ret, struct err *err)
 {
         const char *why;
-        int r;
 
         *ret = (struct git_report){ 0 };
         report_refused(g, ret);
         if (g->kind != GIT_REPOSITORY || (g->n_refs == 0 && !g->has_packed && !g->has_head))
                 return 0;
-        r = git_import_open(g, options, &why, err);
+        int r = git_import_open(g, options, &why, err);
         if (r > 0) {
                 r = import_all(g, ret, err);
                 git_clear(g);

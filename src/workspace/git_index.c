@@ -64,7 +64,6 @@ static int copy_out(struct git_import *g, int ours, struct stat *ret, struct err
 {
         CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_fd) int to = -1;
-        int r;
 
         *ret = (struct stat){ 0 };
         (void)unlinkat(ours, "index", 0);
@@ -74,7 +73,7 @@ static int copy_out(struct git_import *g, int ours, struct stat *ret, struct err
         to = openat(ours, "index", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (to < 0 || (g->owner.uid && fchown(to, g->owner.uid, (gid_t)-1) < 0))
                 return err_sys(err, ERR_IO, errno, "create %s/index", g->repository);
-        r = copy_index(g, from, to, err);
+        int r = copy_index(g, from, to, err);
         return r < 0 ? r : 1;
 }
 
@@ -95,7 +94,6 @@ static int write_beside(struct git_import *g, int ours, const struct stat *old, 
         CLEAN(cleanup_fd) int to = -1;
         const int dir = g->host_fd;
         struct stat made, owner;
-        int r;
 
         drop_own_lock(dir);
         (void)unlinkat(dir, TEMPORARY, 0);
@@ -105,7 +103,7 @@ static int write_beside(struct git_import *g, int ours, const struct stat *old, 
                 return err_sys(err, ERR_IO, errno, "create %s/" TEMPORARY, g->host);
         if (geteuid() == 0 && fchown(to, owner.st_uid, owner.st_gid) < 0)
                 return err_sys(err, ERR_IO, errno, "change the owner of the index");
-        r = copy_index(g, from, to, err);
+        int r = copy_index(g, from, to, err);
         if (r >= 0 && (fchmod(to, old->st_ino ? old->st_mode & 0666 : 0644) < 0 || fsync(to) < 0))
                 r = err_sys(err, ERR_IO, errno, "sync the index");
         return r;

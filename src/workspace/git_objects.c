@@ -29,10 +29,8 @@ static int copy_shallow(struct git_import *g, struct err *err)
 {
         CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_free) char *text = NULL;
-        ssize_t n;
-        int r;
 
-        r = content_open(g->host_fd, "shallow", &from, err);
+        int r = content_open(g->host_fd, "shallow", &from, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
@@ -40,7 +38,7 @@ static int copy_shallow(struct git_import *g, struct err *err)
         if (r < 0)
                 return r;
         text = xcalloc(1, MAX_SHALLOW);
-        n = pread(from, text, MAX_SHALLOW, 0);
+        ssize_t n = pread(from, text, MAX_SHALLOW, 0);
         if (n < 0 || (size_t)n == MAX_SHALLOW)
                 return err_set(err, ERR_PROVIDER, "%s/shallow cannot be read", g->host);
         return file_write_at(g->scratch_fd, "repo/shallow", text, (size_t)n, 0600, err);
@@ -49,11 +47,10 @@ static int copy_shallow(struct git_import *g, struct err *err)
 void git_clear(const struct git_import *g)
 {
         struct apply a;
-        int fd;
 
         if (!g->owner.uid)
                 return;
-        fd = openat(g->host_fd, GIT_IMPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(g->host_fd, GIT_IMPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd >= 0) {
                 apply_init(&a, fd);
                 (void)apply_clear(&a, NULL);

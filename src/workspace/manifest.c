@@ -97,17 +97,16 @@ int manifest_write(int dir_fd, const char *name, struct tree_source *from, uint6
 {
         CLEAN(writer_done) struct writer w = { .fd = -1 };
         char suffix[17], temporary[TREE_MAX_NAME + 1];
-        int fd, r;
 
         random_hex(suffix, 8);
         if (snprintf(temporary, sizeof(temporary), "%s.%s.tmp", name, suffix) >=
             (int)sizeof(temporary))
                 return err_set(err, ERR_INVALID, "name too long: %s", name);
-        fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "create %s", name);
         writer_init(&w, fd);
-        r = write_entries(&w, from, ret_count, ret_bytes, err);
+        int r = write_entries(&w, from, ret_count, ret_bytes, err);
         if (r >= 0 && fsync(fd) < 0)
                 r = err_sys(err, ERR_IO, errno, "sync %s", name);
         if (r >= 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
@@ -156,12 +155,11 @@ static int read_packed(struct manifest_file *m, struct err *err)
 static int feed(struct manifest_file *m, struct err *err)
 {
         ZSTD_outBuffer out = { m->plain, ZSTD_DStreamOutSize(), 0 };
-        size_t left;
         int r = m->in.pos == m->in.size ? read_packed(m, err) : 0;
 
         if (r < 0)
                 return r;
-        left = ZSTD_decompressStream(m->zstd, &out, &m->in);
+        size_t left = ZSTD_decompressStream(m->zstd, &out, &m->in);
         if (ZSTD_isError(left))
                 return corrupt(err, ZSTD_getErrorName(left));
         m->frame_over = left == 0; /* with it, the checksum was right */

@@ -166,11 +166,10 @@ static int would_do(struct merge *m, const struct change *c, const struct merge_
 static int settle_last(struct merge *m, struct err *err)
 {
         struct merge_wait w = m->waits[--m->n_waits];
-        int r;
 
         if (!m->options->dry_run)
                 return merge_step_add(m, w.step, err);
-        r = would_settle(m, &w, err);
+        int r = would_settle(m, &w, err);
         merge_step_drop(m, w.step);
         return r;
 }
@@ -206,23 +205,20 @@ static int take_dir(struct merge *m, const struct change *c, struct err *err)
 static int take_other(struct merge *m, const struct change *c, struct err *err)
 {
         struct merge_look look;
-        struct merge_verdict v;
-        struct merge_step *s;
-        bool waits;
         int r = merge_look(m, c, &look, err);
 
         if (r < 0)
                 return r;
-        v = merge_decide(c, &look.local, m->options->umask);
-        waits = look.local.is_there && S_ISDIR(look.st.st_mode) && v.what != MERGE_NOTHING &&
-                v.what != MERGE_LEAVE;
+        struct merge_verdict v = merge_decide(c, &look.local, m->options->umask);
+        bool waits = look.local.is_there && S_ISDIR(look.st.st_mode) && v.what != MERGE_NOTHING &&
+                     v.what != MERGE_LEAVE;
         if (v.what == MERGE_NOTHING || v.what == MERGE_LEAVE) {
                 merge_count(m, c, v.what, look.local.is_there);
                 return 0;
         }
         if (m->options->dry_run && !waits)
                 return would_do(m, c, &look, v, err);
-        s = merge_step_new(c, &look, v);
+        struct merge_step *s = merge_step_new(c, &look, v);
         if (!m->options->dry_run && (v.what == MERGE_PUT || v.what == MERGE_ASIDE))
                 r = merge_step_prepare(m, s, err);
         if (r < 0) {
@@ -288,11 +284,10 @@ static void report_before(struct merge *m)
 static int apply_changes(struct merge *m, struct err *err)
 {
         const struct merge_options *o = m->options;
-        int r;
 
         if (o->dry_run)
                 return take_all(m, err);
-        r = merge_journal_open(m->op, &m->journal, o->lock_path, err);
+        int r = merge_journal_open(m->op, &m->journal, o->lock_path, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.locked");

@@ -50,12 +50,10 @@ static int read_before(struct merge_journal *j, struct err *err)
 
 int merge_journal_open(struct op *op, struct merge_journal *j, const char *path, struct err *err)
 {
-        int r;
-
         j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (j->fd < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", path);
-        r = wait_for_lock(op, j->fd, err);
+        int r = wait_for_lock(op, j->fd, err);
         if (r >= 0)
                 r = read_before(j, err);
         if (r < 0)
@@ -79,13 +77,12 @@ static int append(struct merge_journal *j, char letter, const char *a, const cha
 {
         CLEAN(buf_done) struct buf record = BUF_INIT;
         off_t end = lseek(j->fd, 0, SEEK_END);
-        int r;
 
         buf_putc(&record, letter);
         buf_append(&record, a, strlen(a) + 1);
         if (b)
                 buf_append(&record, b, strlen(b) + 1);
-        r = fd_write_all(j->fd, record.data, record.len, err);
+        int r = fd_write_all(j->fd, record.data, record.len, err);
         if (r >= 0)
                 return 0;
         (void)!ftruncate(j->fd, end); /* half a record would spoil those behind it */
@@ -101,11 +98,9 @@ int merge_journal_sync(struct merge_journal *j, struct err *err)
 
 static int begin_journal(struct merge_journal *j, struct err *err)
 {
-        int r;
-
         if (j->begun)
                 return 0;
-        r = append(j, 'B', j->id, NULL, err);
+        int r = append(j, 'B', j->id, NULL, err);
         if (r < 0)
                 return r;
         j->begun = true;

@@ -134,12 +134,10 @@ static int64_t dir_moved_ns(struct merge *m)
 /* `dir` is the path of a directory; "" is the root. */
 static int enter_dir(struct merge *m, const char *dir, struct err *err)
 {
-        int r;
-
         if (m->dir >= 0 && streq(m->dir_path, dir))
                 return 1;
         merge_forget_dir(m);
-        r = open_dir(m, dir, &m->dir, err);
+        int r = open_dir(m, dir, &m->dir, err);
         if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN)
                 return 0;
         if (r == ERR_UNPROCESSABLE)
@@ -159,10 +157,9 @@ static int enter_dir(struct merge *m, const char *dir, struct err *err)
 int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *err)
 {
         char dir[TREE_MAX_PATH + 1];
-        int r;
 
         merge_dir_of(path, dir);
-        r = enter_dir(m, dir, err);
+        int r = enter_dir(m, dir, err);
         if (r > 0)
                 *ret_dir = m->dir;
         return r;

@@ -115,7 +115,6 @@ static int make_temp(struct merge *m, struct merge_step *s, int dir, struct err 
 {
         CLEAN(cleanup_fd) int fd = -1;
         struct stat st;
-        int r;
 
         if (s->change.now.kind == TREE_LINK) {
                 if (symlinkat(s->change.now.target, dir, s->temp) < 0)
@@ -128,7 +127,7 @@ static int make_temp(struct merge *m, struct merge_step *s, int dir, struct err 
         s->temp_dev = st.st_dev;
         s->temp_ino = st.st_ino;
         FAULT("workspace.merge.temp");
-        r = fill_temp(m, s, fd, err);
+        int r = fill_temp(m, s, fd, err);
         if (r >= 0 && m->options->set_owner && fchown(fd, m->root_st.st_uid, m->root_st.st_gid) < 0)
                 r = err_sys(err, ERR_IO, errno, "give it to the owner of the workspace");
         return r;
@@ -163,7 +162,6 @@ static int look_again(struct merge *m, struct merge_step *s, int dir, struct err
         struct merge_look look;
         struct stat st;
         bool is_there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-        int r;
 
         if (!is_there && errno != ENOENT)
                 return err_sys(err, ERR_IO, errno, "look at %s", s->change.now.path);
@@ -173,7 +171,7 @@ static int look_again(struct merge *m, struct merge_step *s, int dir, struct err
             (merge_is_same_stat(&st, &s->st) ||
              (S_ISDIR(st.st_mode) && S_ISDIR(s->st.st_mode) && st.st_ino == s->st.st_ino)))
                 return 0;
-        r = merge_look(m, &s->change, &look, err);
+        int r = merge_look(m, &s->change, &look, err);
         if (r < 0)
                 return r;
         s->verdict = merge_decide(&s->change, &look.local, m->options->umask);
@@ -226,11 +224,9 @@ static int set_mode(int dir, const char *name, dev_t dev, ino_t ino, uint32_t mo
 
 static int change_mode(struct merge *m, struct merge_step *s, int dir, struct err *err)
 {
-        int r;
-
         FAULT("workspace.merge.mode.before");
-        r = set_mode(dir, merge_name_of(s->change.now.path), s->st.st_dev, s->st.st_ino,
-                     s->verdict.mode, err);
+        int r = set_mode(dir, merge_name_of(s->change.now.path), s->st.st_dev, s->st.st_ino,
+                         s->verdict.mode, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.mode.after");
@@ -382,11 +378,9 @@ static int sync_batch(struct merge *m, struct err *err)
 
 int merge_flush(struct merge *m, struct err *err)
 {
-        int r;
-
         if (m->n_steps == 0)
                 return 0;
-        r = sync_batch(m, err);
+        int r = sync_batch(m, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.synced");

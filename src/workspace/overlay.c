@@ -157,8 +157,6 @@ static void keep_strings(struct walk *w, struct tree_entry *e)
 
 static int add_change(struct walk *w, const struct change *c, struct err *err)
 {
-        struct change *kept;
-
         if (w->n_changes >= MAX_CHANGES)
                 return err_set(err, ERR_TOO_LARGE, "more than %zu changes in the workspace",
                                MAX_CHANGES);
@@ -166,7 +164,7 @@ static int add_change(struct walk *w, const struct change *c, struct err *err)
                 w->cap_changes = w->cap_changes ? w->cap_changes * 2 : 64;
                 w->changes = xrealloc(w->changes, w->cap_changes * sizeof(*w->changes));
         }
-        kept = &w->changes[w->n_changes++];
+        struct change *kept = &w->changes[w->n_changes++];
         *kept = *c;
         keep_strings(w, &kept->now);
         if (c->has_was)
@@ -293,13 +291,12 @@ static int directory(struct walk *w, const struct frame *f, const char *name,
 {
         struct below below;
         int lower = -1, upper = openat(f->upper, name, OPEN_DIR);
-        int r;
 
         if (upper < 0)
                 return errno == ENOENT
                                ? 0
                                : err_sys(err, ERR_IO, errno, "read a directory of the workspace");
-        r = look_below(w, f, name, now, &below, err);
+        int r = look_below(w, f, name, now, &below, err);
         if (r >= 0 && !(below.there && below.entry.kind == TREE_DIR))
                 r = add_put(w, now, below.there ? &below.entry : NULL, err);
         if (r >= 0)
@@ -461,14 +458,13 @@ static int read_all(struct walk *w, struct err *err)
 int overlay_open(const struct overlay_layers *layers, struct change_set **ret, struct err *err)
 {
         struct walk *w = xcalloc(1, sizeof(*w));
-        int r;
 
         w->source.next = next_entry;
         w->set = (struct change_set){ next_change, open_content, close_set };
         w->layers = layers;
         w->upper_fd = openat(layers->upper_fd, ".", OPEN_DIR);
         arena_init(&w->arena);
-        r = read_all(w, err);
+        int r = read_all(w, err);
         w->layers = NULL;
         if (r < 0)
                 close_set(&w->set);

@@ -123,12 +123,11 @@ static int hide_beneath(struct hiding *h, int take_dir, size_t depth)
 static int hide_pattern(const struct hiding *h, const char *pattern)
 {
         char path[TREE_MAX_PATH + 1];
-        size_t len;
 
         while (str_starts(pattern, "./"))
                 pattern += 2;
         pattern += strspn(pattern, "/");
-        len = strlen(pattern);
+        size_t len = strlen(pattern);
         while (len > 0 && pattern[len - 1] == '/')
                 len--;
         if (len == 0 || len > TREE_MAX_PATH)

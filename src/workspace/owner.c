@@ -43,11 +43,9 @@ void owner_leave(const struct owner *o)
 
 int owner_openat(const struct owner *o, int dir, const char *name, int flags)
 {
-        int fd;
-
         if (owner_enter(o) < 0)
                 return -1;
-        fd = openat(dir, name, flags);
+        int fd = openat(dir, name, flags);
         owner_leave(o);
         return fd;
 }

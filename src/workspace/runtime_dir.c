@@ -59,14 +59,13 @@ static int enter_runtime_dir(int *fd, const char *name, const char *path, bool m
                              struct err *err)
 {
         struct stat st;
-        int next, errno_value;
 
         if (streq(name, ".."))
                 return err_set(err, ERR_FORBIDDEN, "%s leads out of its directory", path);
         if (make && mkdirat(*fd, name, DIR_MODE) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create directory %s", path);
-        next = openat(*fd, name, flags | O_NOFOLLOW);
-        errno_value = errno;
+        int next = openat(*fd, name, flags | O_NOFOLLOW);
+        int errno_value = errno;
         if (next < 0 && fstatat(*fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
                 return err_set(err, ERR_FORBIDDEN, "%s is a link", path);
         if (next < 0)
@@ -98,12 +97,10 @@ static bool is_file(int dir_fd)
 
 static int put_ignore(int dir_fd, const char *path, struct err *err)
 {
-        int r;
-
         if (is_file(dir_fd))
                 return 0;
         (void)unlinkat(dir_fd, IGNORE_FILE, 0);
-        r = write_ignore(dir_fd);
+        int r = write_ignore(dir_fd);
         if (r == 0 || (r > 0 && is_file(dir_fd)))
                 return 0;
         return err_sys(err, ERR_IO, errno, "write %s/" IGNORE_FILE, path);
@@ -137,13 +134,12 @@ int runtime_dir_open(const char *path, bool make, int *ret_fd, struct err *err)
         const char *at = runtime_dir_in(path);
         CLEAN(cleanup_free) char *copy = NULL;
         CLEAN(cleanup_fd) int fd = -1;
-        int r;
 
         if (!at)
                 return open_any(path, make, OPEN, ret_fd, err);
         copy = xstrdup(path);
         copy[at - path] = '\0';
-        r = open_any(*copy ? copy : "/", make, PASS, &fd, err);
+        int r = open_any(*copy ? copy : "/", make, PASS, &fd, err);
         copy[at - path] = '/';
         if (r >= 0)
                 r = walk(&fd, copy, copy + (at - path), make, err);

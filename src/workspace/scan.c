@@ -141,10 +141,9 @@ static void run_job(struct scan *s, struct slot *slot, const struct file_reader 
 {
         CLEAN(err_done) struct err err = { 0 };
         uint64_t bytes = 0;
-        int r;
 
         pthread_mutex_unlock(&s->lock);
-        r = read_slot(s, slot, how, &bytes, &err);
+        int r = read_slot(s, slot, how, &bytes, &err);
         dir_unref(take_ptr(&slot->dir));
         pthread_mutex_lock(&s->lock);
         slot->state = SLOT_READY;
@@ -246,7 +245,6 @@ static int add_dir(struct scan *s, const char *name, const struct look *look, st
 {
         struct dir *d = NULL;
         enum seen seen;
-        struct slot *slot;
         int r = dir_open(s->options.owner, dir_fd(s->stack[s->depth - 1]), name, &d, &seen, err);
 
         if (r < 0 || seen == SEEN_NOTHING)
@@ -261,7 +259,7 @@ static int add_dir(struct scan *s, const char *name, const struct look *look, st
                 add_unknown(s);
                 return 0;
         }
-        slot = new_slot(s, TREE_DIR);
+        struct slot *slot = new_slot(s, TREE_DIR);
         slot->entry.mode = look->mode;
         publish(s, slot);
         s->path_len[s->depth] = strlen(s->path) + 1;
@@ -272,13 +270,12 @@ static int add_dir(struct scan *s, const char *name, const struct look *look, st
 static void add_link(struct scan *s, const char *name)
 {
         char target[TREE_MAX_TARGET + 1];
-        struct slot *slot;
 
         if (read_target(dir_fd(s->stack[s->depth - 1]), name, target) == 0) {
                 add_unknown(s);
                 return;
         }
-        slot = new_slot(s, TREE_LINK);
+        struct slot *slot = new_slot(s, TREE_LINK);
         slot->target = xstrdup(target);
         slot->entry.target = slot->target;
         publish(s, slot);
@@ -431,10 +428,8 @@ static int await_head(struct scan *s, struct err *err)
 
 static bool has_room(struct scan *s)
 {
-        bool room;
-
         pthread_mutex_lock(&s->lock);
-        room = s->tail - s->head < WINDOW && s->jobs < MAX_JOBS;
+        bool room = s->tail - s->head < WINDOW && s->jobs < MAX_JOBS;
         pthread_mutex_unlock(&s->lock);
         return room;
 }
@@ -465,13 +460,12 @@ static int next_entry(struct scan *s, struct tree_entry *ret, struct err *err)
 static int scan_next(struct tree_source *source, struct tree_entry *ret, struct err *err)
 {
         struct scan *s = container_of(source, struct scan, source);
-        int r;
 
         if (s->failed)
                 return err_set(err, s->failed, "the scan failed before");
         if (s->has_current)
                 release_head(s);
-        r = s->ended ? 0 : next_entry(s, ret, err);
+        int r = s->ended ? 0 : next_entry(s, ret, err);
         if (r < 0)
                 s->failed = r;
         s->ended |= r == 0;
@@ -492,7 +486,6 @@ int scan_open(int take_dir_fd, const struct scan_options *options, struct scan *
 {
         static const struct scan_options none = { 0 };
         struct scan *s = xcalloc(1, sizeof(*s));
-        int r;
 
         s->source.next = scan_next;
         s->options = options ? *options : none;
@@ -504,7 +497,7 @@ int scan_open(int take_dir_fd, const struct scan_options *options, struct scan *
         pthread_cond_init(&s->done, NULL);
         s->stack[0] = dir_new(take_dir_fd);
         s->depth = 1;
-        r = hashing_ready(err);
+        int r = hashing_ready(err);
         if (r >= 0)
                 r = dir_read(s->stack[0], s->max_entries, err);
         if (r <= 0) {
@@ -534,10 +527,8 @@ uint64_t scan_count(const struct scan *s)
 
 uint64_t scan_bytes_read(struct scan *s)
 {
-        uint64_t bytes;
-
         pthread_mutex_lock(&s->lock);
-        bytes = s->bytes_read;
+        uint64_t bytes = s->bytes_read;
         pthread_mutex_unlock(&s->lock);
         return bytes;
 }

@@ -117,11 +117,10 @@ static int hash_once(int dir, const char *name, const struct file_reader *how,
                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         struct look after;
         uint64_t size = 0;
-        int r;
 
         if (fd < 0)
                 return seen_by_errno(name, &ret->look, err);
-        r = look_at(fd, "", &ret->look, err);
+        int r = look_at(fd, "", &ret->look, err);
         if (r < 0)
                 return r;
         if (ret->look.seen != SEEN_FILE || ret->look.id.size > TREE_MAX_SIZE) {

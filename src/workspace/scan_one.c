@@ -72,14 +72,13 @@ int scan_one(int dir_fd, const char *path, bool with_hash, struct tree_entry *re
         CLEAN(cleanup_fd) int parent = -1;
         struct look look;
         const char *name = path;
-        int at, r;
 
         if (!tree_path_ok(path))
                 return err_set(err, ERR_INVALID, "not a path of a workspace: %s", path);
-        r = open_parent(dir_fd, path, &parent, &name, err);
+        int r = open_parent(dir_fd, path, &parent, &name, err);
         if (r <= 0)
                 return r;
-        at = parent < 0 ? dir_fd : parent;
+        int at = parent < 0 ? dir_fd : parent;
         r = look_at(at, name, &look, err);
         if (r < 0)
                 return r;

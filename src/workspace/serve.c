@@ -60,12 +60,11 @@ static int say_alive(void *ctx, struct err *err)
 {
         struct serve *s = ctx;
         int64_t now = clock_mono_ms();
-        int r;
 
         if (!s->says_alive || (s->said_ms && now - s->said_ms < ALIVE_MS))
                 return 0;
         s->said_ms = now;
-        r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_ALIVE }, err);
+        int r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_ALIVE }, err);
         if (r >= 0)
                 r = sync_flush(&s->io, err);
         return MIN(r, 0);
@@ -242,11 +241,10 @@ static bool has_twin(const struct serve *s, const struct sync_msg *big)
 static int on_big(struct serve *s, const struct sync_msg *m, struct err *err)
 {
         struct incoming *i = slot_of(s, m, false);
-        int r;
 
         if (!i || m->path.len == 0 || s->parts_fd < 0)
                 return not_now(err);
-        r = sync_in_begin(&i->in, s->parts_fd, m, has_twin(s, m), err);
+        int r = sync_in_begin(&i->in, s->parts_fd, m, has_twin(s, m), err);
         if (r < 0)
                 return r;
         i->path = xstrdup(path_of(s, m));
@@ -308,12 +306,11 @@ static int send_large(struct serve *s, const struct sync_msg *m, int take_fd_,
 {
         struct sync_out *o = &s->outgoing[m->slot];
         struct sync_sent sent;
-        int r;
 
         *o = (struct sync_out){ .fd = take_fd_, .slot = m->slot };
         if (m->flags & SYNC_HAVE_SOME)
                 return sync_out_offer(&s->io, o, entry, err);
-        r = sync_out_whole(&s->io, m->slot, o->fd, entry, &sent, err);
+        int r = sync_out_whole(&s->io, m->slot, o->fd, entry, &sent, err);
         sync_out_done(o);
         return r;
 }
@@ -353,11 +350,10 @@ static int on_get(struct serve *s, const struct sync_msg *m, struct err *err)
 static int on_want(struct serve *s, const struct sync_msg *m, struct err *err)
 {
         struct sync_out *o = &s->outgoing[MIN(m->slot, (uint32_t)SYNC_MAX_GETS - 1)];
-        int r;
 
         if (m->slot >= SYNC_MAX_GETS || o->fd < 0)
                 return not_now(err);
-        r = sync_out_wanted(&s->io, o, m->blob, err);
+        int r = sync_out_wanted(&s->io, o, m->blob, err);
         sync_out_done(o);
         return r;
 }
@@ -501,11 +497,10 @@ int sync_serve(int fd, struct err *err)
         CLEAN(err_done) struct err own = { 0 };
         struct serve *s = xcalloc(1, sizeof(*s));
         struct sync_msg m;
-        int r;
 
         err = err ? err : &own;
         serve_init(s, fd);
-        r = sync_io_init(&s->io, err);
+        int r = sync_io_init(&s->io, err);
         while (r >= 0) {
                 r = sync_receive(&s->io, &m, err);
                 if (r <= 0)

@@ -141,12 +141,11 @@ static int part_has(struct sync_io *io, const struct sync_in *in, const struct c
 {
         uint8_t id[TREE_HASH];
         uint64_t len;
-        int r;
 
         if (!in->had_part ||
             lseek(in->fd, (off_t)c->offset, SEEK_HOLE) < (off_t)(c->offset + c->len))
                 return 0;
-        r = chunk_hash(in->fd, c->offset, c->len, id, &len, io->check, io->ctx, err);
+        int r = chunk_hash(in->fd, c->offset, c->len, id, &len, io->check, io->ctx, err);
         return r < 0 ? r : len == c->len && memcmp(id, c->id, TREE_HASH) == 0;
 }
 
@@ -155,12 +154,11 @@ static int look_at_old(struct sync_io *io, const struct sync_in *in, int old_fd,
                        struct chunk_list *list, struct chunk_map **ret, struct err *err)
 {
         struct stat st;
-        int r;
 
         if (old_fd < 0 || fstat(old_fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return 0;
-        r = chunk_file(old_fd, MIN((uint64_t)st.st_size, 2 * in->size + OLD_MORE_THAN),
-                       chunk_average(in->size), list, NULL, io->check, io->ctx, err);
+        int r = chunk_file(old_fd, MIN((uint64_t)st.st_size, 2 * in->size + OLD_MORE_THAN),
+                           chunk_average(in->size), list, NULL, io->check, io->ctx, err);
         if (r >= 0)
                 *ret = chunk_map_new(list);
         return r;
@@ -256,7 +254,6 @@ int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *e
 {
         uint8_t hash[TREE_HASH];
         uint64_t len = 0;
-        int r;
 
         if (in->fd < 0 || !in->all_chunks || end->size > in->size)
                 return err_set(err, ERR_INVALID, "the end of a file that was not begun");
@@ -268,7 +265,7 @@ int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *e
                 return 0;
         if (ftruncate(in->fd, (off_t)end->size) < 0)
                 return err_sys(err, ERR_IO, errno, "write a file");
-        r = chunk_hash(in->fd, 0, end->size, hash, &len, io->check, io->ctx, err);
+        int r = chunk_hash(in->fd, 0, end->size, hash, &len, io->check, io->ctx, err);
         return r < 0 ? r : len == end->size && memcmp(hash, end->hash, TREE_HASH) == 0;
 }
 

@@ -117,7 +117,6 @@ static int write_some(struct sync_io *io, struct err *err)
 
 static int read_some(struct sync_io *io, struct err *err)
 {
-        char *at;
         ssize_t n;
 
         if (io->in_used == io->in.len) {
@@ -126,7 +125,7 @@ static int read_some(struct sync_io *io, struct err *err)
         }
         if (io->in.len > 0)
                 return 0; /* not decompressed yet */
-        at = buf_reserve(&io->in, READ_SIZE);
+        char *at = buf_reserve(&io->in, READ_SIZE);
         if (!at)
                 return err_set(err, ERR_BUSY, "no memory for a transfer");
         do
@@ -248,12 +247,10 @@ static int sync_take(struct sync_io *io, struct err *err)
 
 int sync_send(struct sync_io *io, const struct sync_msg *m, struct err *err)
 {
-        int r;
-
         sync_msg_write(&io->plain, m);
         if (buf_failed(&io->plain))
                 return err_set(err, ERR_BUSY, "no memory for a transfer");
-        r = compress(io, ZSTD_e_continue, err);
+        int r = compress(io, ZSTD_e_continue, err);
         if (r >= 0 && io->out.len - io->out_sent >= SYNC_OUT_HIGH)
                 r = write_some(io, err);
         while (r >= 0 && io->out.len - io->out_sent >= SYNC_OUT_HIGH)

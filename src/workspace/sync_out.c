@@ -91,12 +91,11 @@ int sync_out_whole(struct sync_io *io, uint32_t slot, int fd, const struct tree_
 {
         struct sync_msg m = about(SYNC_BIG, slot, entry);
         crypto_generichash_state state;
-        int r;
 
         m.size = entry->size;
         m.flags = SYNC_WHOLE;
         memcpy(m.hash, entry->hash, TREE_HASH);
-        r = sync_send(io, &m, err);
+        int r = sync_send(io, &m, err);
         if (r < 0)
                 return r;
         (void)crypto_generichash_init(&state, NULL, 0, TREE_HASH);
@@ -135,11 +134,10 @@ int sync_out_offer(struct sync_io *io, struct sync_out *o, const struct tree_ent
                    struct err *err)
 {
         struct sync_msg m = about(SYNC_BIG, o->slot, entry);
-        int r;
 
         o->chunks.n = 0;
-        r = chunk_file(o->fd, entry->size, chunk_average(entry->size), &o->chunks, o->hash,
-                       io->check, io->ctx, err);
+        int r = chunk_file(o->fd, entry->size, chunk_average(entry->size), &o->chunks, o->hash,
+                           io->check, io->ctx, err);
         if (r < 0)
                 return r;
         o->size = 0;

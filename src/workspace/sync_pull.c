@@ -101,11 +101,10 @@ static int pull_keep(struct pull *p, const char *content, int from_fd, uint64_t 
                      const uint8_t hash[TREE_HASH], struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        int r;
 
         if (bundle_has(p->into, hash))
                 return 0;
-        r = bundle_new_file(p->into, &fd, err);
+        int r = bundle_new_file(p->into, &fd, err);
         if (r >= 0)
                 r = from_fd >= 0 ? sync_copy(from_fd, 0, fd, 0, size, err)
                                  : fd_write_all(fd, content, (size_t)size, err);
@@ -176,13 +175,12 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
         struct pull *p = ctx;
         struct waiting *w = m->slot < SYNC_MAX_GETS ? &p->queue[m->slot] : NULL;
         enum peer_phase phase = PEER_QUIET;
-        int r;
 
         if (w && w->state == WAIT_ASKED)
                 phase = GET_ASKED;
         else if (w && w->state == WAIT_COMING)
                 phase = GET_COMING;
-        r = sync_slot_move(phase, m, err);
+        int r = sync_slot_move(phase, m, err);
         if (r < 0 || !w)
                 return r;
         switch (m->type) {
@@ -324,15 +322,13 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
 {
         struct pull *p = ctx;
         bool large = now && now->kind == TREE_FILE && now->size > SYNC_SMALL;
-        struct waiting *w;
-        int r;
 
         if (!was && !now)
                 return 0;
-        r = wait_until(p, SYNC_MAX_GETS - 1, SYNC_SLOTS - (large ? 1 : 0), err);
+        int r = wait_until(p, SYNC_MAX_GETS - 1, SYNC_SLOTS - (large ? 1 : 0), err);
         if (r < 0)
                 return r;
-        w = &p->queue[(p->first + p->n) % SYNC_MAX_GETS];
+        struct waiting *w = &p->queue[(p->first + p->n) % SYNC_MAX_GETS];
         p->n++;
         w->change.is_delete = now == NULL;
         w->change.has_was = was != NULL;
@@ -400,7 +396,6 @@ int sync_pull(struct op *op, int fd, int baseline_dir, const char *baseline_name
               struct err *err)
 {
         struct pull *p = xcalloc(1, sizeof(*p));
-        int r;
 
         p->into = into;
         p->parts_fd = baseline_dir;
@@ -410,7 +405,7 @@ int sync_pull(struct op *op, int fd, int baseline_dir, const char *baseline_name
         for (unsigned i = 0; i < SYNC_MAX_GETS; i++)
                 p->queue[i].in.fd = -1;
         apply_init(&p->base, fcntl(base_dir_fd, F_DUPFD_CLOEXEC, 3));
-        r = sync_session_open(&p->s, op, fd, options, false, baseline_dir, err);
+        int r = sync_session_open(&p->s, op, fd, options, false, baseline_dir, err);
         if (r >= 0)
                 r = save_next(p, baseline_dir, next_name, err);
         if (r >= 0)

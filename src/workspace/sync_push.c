@@ -56,13 +56,12 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
         struct push *p = ctx;
         struct push_slot *k = m->slot < SYNC_SLOTS ? &p->slots[m->slot] : NULL;
         enum peer_phase phase = PEER_QUIET;
-        int r;
 
         if (k && k->state == SLOT_OFFERED)
                 phase = PUT_OFFERED;
         else if (k && k->state == SLOT_SENT && !k->answered)
                 phase = PUT_SENT;
-        r = sync_slot_move(phase, m, err);
+        int r = sync_slot_move(phase, m, err);
         if (r < 0 || !k)
                 return r;
         if (m->type == SYNC_WANT) {
@@ -80,7 +79,6 @@ static int send_again(struct push *p, struct push_slot *k, struct err *err)
 {
         struct sync_sent sent;
         struct stat st;
-        int r;
 
         if (++k->tries > MAX_TRIES)
                 return err_set(err, ERR_PROVIDER, "The file worker does not get %s right.",
@@ -89,7 +87,7 @@ static int send_again(struct push *p, struct push_slot *k, struct err *err)
                 return err_sys(err, ERR_IO, errno, "read %s", k->path);
         k->entry.size = (uint64_t)st.st_size;
         k->answered = false;
-        r = sync_out_whole(&p->s.io, k->out.slot, k->out.fd, &k->entry, &sent, err);
+        int r = sync_out_whole(&p->s.io, k->out.slot, k->out.fd, &k->entry, &sent, err);
         if (r < 0)
                 return r;
         k->entry.size = sent.size;
@@ -425,7 +423,6 @@ int sync_push(struct op *op, int fd, int local_dir_fd, const char *cache_path, i
               struct sync_progress *ret, struct err *err)
 {
         struct push *p = xcalloc(1, sizeof(*p));
-        int r;
 
         p->walk.next = walk_next;
         p->s.on_file = on_file;
@@ -433,7 +430,7 @@ int sync_push(struct op *op, int fd, int local_dir_fd, const char *cache_path, i
         for (int i = 0; i < SYNC_SLOTS; i++)
                 p->slots[i].out.fd = -1;
         apply_init(&p->reader, fcntl(local_dir_fd, F_DUPFD_CLOEXEC, 3));
-        r = owner_find(local_dir_fd, &p->owner, &p->reader.owner, err);
+        int r = owner_find(local_dir_fd, &p->owner, &p->reader.owner, err);
         if (r >= 0)
                 r = sync_session_open(&p->s, op, fd, options, true, baseline_dir, err);
         if (r >= 0)

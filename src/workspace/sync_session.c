@@ -17,7 +17,6 @@ static int wait_for(void *ctx, int fd, short events, struct err *err)
         struct sync_session *s = ctx;
         int64_t limit_ms = s->options->silence_ms > 0 ? s->options->silence_ms : -1;
         int64_t began = clock_mono_ms();
-        int r;
 
         if (s->io.sent_bytes != s->sent)
                 s->waited_ms = 0;
@@ -27,7 +26,7 @@ static int wait_for(void *ctx, int fd, short events, struct err *err)
                                "The file worker has said that it is alive and nothing else for "
                                "%lld s, so the transfer was given up.",
                                (long long)(ALIVE_TIMES * limit_ms / 1000));
-        r = op_wait_fd(s->op, fd, events, limit_ms, err);
+        int r = op_wait_fd(s->op, fd, events, limit_ms, err);
         s->waited_ms += clock_mono_ms() - began; /* only waiting: our own work may take longer */
         if (r == 0)
                 return err_set(err, ERR_PROVIDER,
@@ -64,14 +63,12 @@ static int check_piece(struct sync_session *s, struct frame_bytes piece, struct 
 
 static int on_manifest(struct sync_session *s, const struct sync_msg *m, struct err *err)
 {
-        int r;
-
         if (s->manifest_fd < 0) /* no scan was asked for */
                 return sync_slot_move(PEER_QUIET, m, err);
         s->manifest_len += m->blob.len;
         if (s->manifest_len > MANIFEST_MAX)
                 return err_set(err, ERR_TOO_LARGE, "The file worker's tree is too large.");
-        r = check_piece(s, m->blob, err);
+        int r = check_piece(s, m->blob, err);
         if (r < 0)
                 return r;
         return fd_write_all(s->manifest_fd, m->blob.p, m->blob.len, err);
@@ -160,8 +157,6 @@ static int send_tree(struct sync_session *s, bool make_root, struct err *err)
 static int sync_session_greet(struct sync_session *s, struct op *op, int fd,
                               const struct sync_options *options, bool make_root, struct err *err)
 {
-        int r;
-
         s->op = op;
         s->phase = WORKER_GREETING;
         s->manifest_fd = -1;
@@ -174,7 +169,7 @@ static int sync_session_greet(struct sync_session *s, struct op *op, int fd,
                                   .on_message = on_message,
                                   .message_ctx = s };
         join_excludes(s);
-        r = sync_io_init(&s->io, err);
+        int r = sync_io_init(&s->io, err);
         if (r >= 0)
                 r = sync_send(&s->io,
                               &(struct sync_msg){ .type = SYNC_HELLO,
@@ -377,12 +372,11 @@ int sync_fixes_write(struct sync_fixes *f, int dir_fd, const char *name, struct 
         struct fixed fixed = { .source.next = fixed_next, .fixes = f };
         struct manifest_file *old;
         uint64_t count, bytes;
-        int r;
 
         if (f->n == 0)
                 return 0;
         qsort(f->at, f->n, sizeof(struct sync_fix *), by_path_latest_first);
-        r = manifest_open(dir_fd, name, &old, err);
+        int r = manifest_open(dir_fd, name, &old, err);
         if (r < 0)
                 return r;
         fixed.from = manifest_source(old);

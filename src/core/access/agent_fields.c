@@ -281,15 +281,13 @@ static void compare_member(struct comparison *c, enum field_object of, const cha
                            const char *name, const json_t *before, const json_t *after)
 {
         const struct agent_field *f = field_find(of, name);
-        enum field_rule rule;
         struct buf *refused;
-        char *here;
 
         if (is_same(before, after))
                 return;
         f = f ? f : field_find(FIELD_OF_ANY, name);
-        rule = f ? f->rule : field_object_rules[of];
-        here = path ? xasprintf("%s.%s", path, name) : xstrdup(name);
+        enum field_rule rule = f ? f->rule : field_object_rules[of];
+        char *here = path ? xasprintf("%s.%s", path, name) : xstrdup(name);
         if (f && rule == FIELD_MEMBERS) {
                 compare_members(c, f->members, here, before, after);
                 free(here);

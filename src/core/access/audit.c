@@ -93,7 +93,6 @@ int audit(struct db *db, const struct op *op, const char *company_id, const char
           const char *entity_type, const char *entity_id, json_t *take_details, struct err *err)
 {
         CLEAN(cleanup_free) char *details = NULL;
-        int r;
         struct uuid id = uuid_new();
         struct activity row = {
                 .id = id.s,
@@ -111,7 +110,7 @@ int audit(struct db *db, const struct op *op, const char *company_id, const char
                 details = json_to_text(take_details);
                 row.details = details;
         }
-        r = activity_insert(db, &row, err);
+        int r = activity_insert(db, &row, err);
         if (r >= 0 && company_id)
                 db_announce(db, company_id, "activity.logged", event_of(&row, take_details));
         else

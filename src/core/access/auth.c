@@ -249,11 +249,9 @@ struct key_request {
 static int key_user(struct db *db, struct op *op, const struct board_key_request *asked,
                     struct user *ret, struct err *err)
 {
-        int r;
-
         if (!asked->user)
                 return users_get(db, op->actor->user_id, op->arena, ret, err);
-        r = users_find_by_name(db, asked->user, op->arena, ret, err);
+        int r = users_find_by_name(db, asked->user, op->arena, ret, err);
         if (r >= 0 && (!asked->admin || ret->is_instance_admin))
                 return r;
         if (r < 0 && r != ERR_NOT_FOUND)

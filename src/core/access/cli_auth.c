@@ -50,7 +50,6 @@ static void opened_forget(const char *id)
 static bool opened_add(const char *id, const char *client, int64_t now)
 {
         size_t own = 0;
-        bool room;
 
         pthread_mutex_lock(&opened.lock);
         for (size_t i = 0; i < opened.n;) {
@@ -60,7 +59,7 @@ static bool opened_add(const char *id, const char *client, int64_t now)
                 }
                 own += streq(opened.at[i++].client, client);
         }
-        room = own < CHALLENGES_CLIENT_MAX && opened.n < CHALLENGES_OPEN_MAX;
+        bool room = own < CHALLENGES_CLIENT_MAX && opened.n < CHALLENGES_OPEN_MAX;
         if (room) {
                 struct opened *o = &opened.at[opened.n++];
 
@@ -111,7 +110,6 @@ int cli_auth_create(struct op *op, struct runtime *rt, const struct body *body, 
                     struct cli_challenge *challenge, struct cli_tokens *ret, struct err *err)
 {
         struct request q = { .op = op, .challenge = challenge, .tokens = ret };
-        int r;
 
         challenge->id = arena_strdup(op->arena, uuid_new().s);
         if (!opened_add(challenge->id, client, clock_now_us()))
@@ -119,7 +117,7 @@ int cli_auth_create(struct op *op, struct runtime *rt, const struct body *body, 
                                "Too many sign-in requests from here are open; answer or cancel "
                                "them, or try again in ten minutes.");
         FAULT("cli_auth.create.before");
-        r = body_check(body, err);
+        int r = body_check(body, err);
         if (r >= 0)
                 r = store_write(op, rt->store, challenge_insert, &q, err);
         FAULT("cli_auth.create.after");
@@ -177,7 +175,6 @@ static int challenge_approve(struct db *db, void *arg, struct err *err)
         struct request *q = arg;
         struct cli_challenge *c = q->challenge;
         struct approval p = { q->op, db, c, err };
-        struct board_key key;
         int64_t now = clock_now_us();
         int r = challenge_load(db, q, err);
 
@@ -186,7 +183,7 @@ static int challenge_approve(struct db *db, void *arg, struct err *err)
         /* Approved before: the user and the time stay what they were then. */
         if (r < 0 || !streq(cli_auth_status(c), "pending"))
                 return r;
-        key = (struct board_key){
+        struct board_key key = (struct board_key){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .user_id = q->op->actor->user_id,
                 .name = c->client_name ? c->client_name : "cli",
@@ -210,11 +207,10 @@ int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, const st
                      const char *token, struct cli_challenge *ret, struct err *err)
 {
         struct request q = { .op = op, .id = id, .token = token, .challenge = ret };
-        int r;
 
         if (op->actor->type == ACTOR_NONE)
                 return err_set(err, ERR_UNAUTHORIZED, "Sign in before approving CLI access");
-        r = access_board(op->actor, err);
+        int r = access_board(op->actor, err);
         if (r >= 0)
                 r = body_check(body, err);
         if (r < 0)

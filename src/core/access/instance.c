@@ -58,12 +58,11 @@ static int effective_settings(struct db *db, struct op *op, enum instance_sectio
                               struct instance_settings *row, json_t **ret, struct err *err)
 {
         json_t *document = NULL, *stored = NULL;
-        const char *text;
         int r = settings_get(db, op->arena, row, err);
 
         if (r < 0)
                 return r;
-        text = section == INSTANCE_GENERAL ? row->general : row->experimental;
+        const char *text = section == INSTANCE_GENERAL ? row->general : row->experimental;
         r = json_parse(defaults[section], strlen(defaults[section]), &document, err);
         if (r >= 0)
                 r = json_parse(text, strlen(text), &stored, err);

@@ -27,11 +27,9 @@ static int64_t heartbeat_number(const json_t *heartbeat, const char *name)
 void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret)
 {
         json_t *config = NULL;
-        const json_t *h;
-        int64_t most;
 
         (void)json_parse(agent->runtime_config, strlen(agent->runtime_config), &config, NULL);
-        h = json_get_object(config, "heartbeat");
+        const json_t *h = json_get_object(config, "heartbeat");
         *ret = (struct run_policy){ .wake_on_demand = heartbeat_flag(h, "wakeOnDemand", true) };
         ret->interval_s = heartbeat_number(h, "intervalSec");
         if (ret->interval_s > 0)
@@ -40,7 +38,7 @@ void run_policy_read(const struct agent *agent, struct arena *arena, struct run_
                 ret->interval_s = 0;
         ret->cron = arena_strdup(arena, json_get_string(h, "cron"));
         ret->timer = heartbeat_flag(h, "enabled", false) && (ret->interval_s > 0 || ret->cron);
-        most = heartbeat_number(h, "maxConcurrentRuns");
+        int64_t most = heartbeat_number(h, "maxConcurrentRuns");
         ret->max_concurrent = most > 0 ? MIN(most, CONCURRENT_MAX) : CONCURRENT_DEFAULT;
         ret->max_follow_ups = json_is_integer(json_object_get(h, "maxFollowUps"))
                                       ? heartbeat_number(h, "maxFollowUps")
@@ -81,13 +79,10 @@ bool run_agent_is_invokable(const struct agent *agent)
 
 int run_agent_check(const struct agent *agent, struct err *err)
 {
-        json_t *details;
-        int r;
-
         if (run_agent_is_invokable(agent))
                 return 0;
-        r = err_set(err, ERR_CONFLICT, RUN_NOT_INVOKABLE_TEXT);
-        details = json_pack("{s:s}", "status", agent->status);
+        int r = err_set(err, ERR_CONFLICT, RUN_NOT_INVOKABLE_TEXT);
+        json_t *details = json_pack("{s:s}", "status", agent->status);
         if (err)
                 err_details(err, json_to_text(details));
         json_decref(details);

@@ -47,10 +47,9 @@ static int set_derived(struct secret_value *value, const unsigned char instance[
                        const char *label, struct err *err)
 {
         unsigned char key[KEY_LEN];
-        int r;
 
         derive_key(instance, KEY_LEN, label, "", key);
-        r = secret_value_set(value, (const char *)key, sizeof(key), err);
+        int r = secret_value_set(value, (const char *)key, sizeof(key), err);
         sodium_memzero(key, sizeof(key));
         return r;
 }

@@ -41,7 +41,6 @@ int agent_find(struct op *op, struct runtime *rt, const char *reference, const c
         const char *company = a->type == ACTOR_AGENT ? a->company_id : company_id;
         const char *name = arena_slug(op->arena, reference);
         struct agent agent = { 0 };
-        int r;
 
         *ret_id = reference;
         if (uuid_is_valid(reference))
@@ -49,7 +48,7 @@ int agent_find(struct op *op, struct runtime *rt, const char *reference, const c
         *ret_id = NULL;
         if (!*name)
                 return err_set(err, ERR_NOT_FOUND, "Agent not found");
-        r = access_authenticated(a, err);
+        int r = access_authenticated(a, err);
         if (r >= 0 && !company)
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Agent shortname lookup requires companyId query parameter");
@@ -160,11 +159,10 @@ static int check_permission_giver(struct db *db, const struct request *q, struct
 {
         const struct actor *a = q->op->actor;
         bool is_ceo;
-        int r;
 
         if (a->type != ACTOR_AGENT)
                 return access_manage_agents(db, a, q->agent->company_id, err);
-        r = access_company(db, a, q->agent->company_id, true, err);
+        int r = access_company(db, a, q->agent->company_id, true, err);
         if (r >= 0)
                 r = access_is_ceo(db, q->op, &is_ceo, err);
         if (r >= 0 && !is_ceo)

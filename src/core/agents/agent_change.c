@@ -103,7 +103,6 @@ static const char *runtime_config_of(struct arena *arena, const json_t *given)
 {
         json_t *config = given ? json_deep_copy(given) : json_object();
         json_t *heartbeat = json_object_get(config, "heartbeat");
-        const char *text;
 
         if (!json_is_object(heartbeat)) {
                 heartbeat = json_object();
@@ -113,7 +112,7 @@ static const char *runtime_config_of(struct arena *arena, const json_t *given)
                 json_object_set_new(heartbeat, "enabled", json_false());
         if (!json_is_integer(json_object_get(heartbeat, "maxConcurrentRuns")))
                 json_object_set_new(heartbeat, "maxConcurrentRuns", json_integer(20));
-        text = json_to_arena(arena, config);
+        const char *text = json_to_arena(arena, config);
         json_decref(config);
         return text;
 }
@@ -126,7 +125,6 @@ static int agent_put_config(struct db *db, struct op *op, struct runtime *rt, co
 {
         bool alone = !before || (p->replace_adapter_config && p->adapter_config);
         json_t *config = alone ? json_object() : json_deep_copy(before);
-        int r;
 
         *ret = config;
         if (p->adapter_config)
@@ -134,7 +132,7 @@ static int agent_put_config(struct db *db, struct op *op, struct runtime *rt, co
         if (p->desired_skills)
                 json_object_set_new(config, SKILLS_MEMBER,
                                     json_pack("{s:O}", "desiredSkills", p->desired_skills));
-        r = agent_env_check(db, op, rt, g->company_id, before, config, err);
+        int r = agent_env_check(db, op, rt, g->company_id, before, config, err);
         if (r >= 0 && (p->runtime_config || !g->runtime_config)) {
                 r = run_policy_check(p->runtime_config, err);
                 if (r >= 0)
@@ -204,7 +202,6 @@ static int agent_record_revision(struct db *db, struct op *op, const struct agen
         CLEAN(json_decrefp) json_t *was = agent_snapshot(before), *is = agent_snapshot(g);
         CLEAN(json_decrefp) json_t *keys = json_array();
         struct uuid id = uuid_new();
-        struct agent_config_revision row;
         const char *key;
         json_t *value;
 
@@ -215,7 +212,7 @@ static int agent_record_revision(struct db *db, struct op *op, const struct agen
         }
         if (json_array_size(keys) == 0)
                 return 0;
-        row = (struct agent_config_revision){
+        struct agent_config_revision row = (struct agent_config_revision){
                 .id = id.s,
                 .company_id = g->company_id,
                 .agent_id = g->id,
@@ -334,10 +331,9 @@ int agent_create(struct op *op, struct runtime *rt, const char *company_id,
                              .patch = patch,
                              .agent = ret,
                              .is_hire = is_hire };
-        int r;
 
         FAULT("agent.create.before");
-        r = store_write(op, rt->store, agent_insert, &q, err);
+        int r = store_write(op, rt->store, agent_insert, &q, err);
         FAULT("agent.create.after");
         return r;
 }
@@ -402,11 +398,10 @@ static int check_changer(struct db *db, const struct request *q, struct err *err
 {
         const struct actor *a = q->op->actor;
         bool is_ceo;
-        int r;
 
         if (a->type != ACTOR_AGENT)
                 return access_manage_agents(db, a, q->agent->company_id, err);
-        r = access_company(db, a, q->agent->company_id, true, err);
+        int r = access_company(db, a, q->agent->company_id, true, err);
         if (r >= 0 && body_has(&agent_body, &q->patch->body, "status"))
                 r = access_board(a, err);
         if (r < 0 || a->can_create_agents)
@@ -436,10 +431,9 @@ int agent_update(struct op *op, struct runtime *rt, const char *id, const struct
                  struct agent *ret, struct err *err)
 {
         struct request q = { .op = op, .rt = rt, .id = id, .patch = patch, .agent = ret };
-        int r;
 
         FAULT("agent.update.before");
-        r = store_write(op, rt->store, agent_apply_patch, &q, err);
+        int r = store_write(op, rt->store, agent_apply_patch, &q, err);
         FAULT("agent.update.after");
         if (r >= 0)
                 run_host_kick(rt->runs);

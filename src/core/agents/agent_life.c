@@ -56,7 +56,6 @@ int agent_move(struct db *db, struct op *op, struct runtime *rt, struct agent *g
                struct err *err)
 {
         const char *from = g->status;
-        int r;
 
         if (!may_move(from, to))
                 return refuse_move(from, to, err);
@@ -67,7 +66,7 @@ int agent_move(struct db *db, struct op *op, struct runtime *rt, struct agent *g
                 g->pause_reason = NULL;
         else if (!g->pause_reason)
                 g->pause_reason = "manual";
-        r = agents_update(db, g, from, err);
+        int r = agents_update(db, g, from, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
         /* Its keys and its bindings to secrets end: a terminated agent must not come back. */

@@ -308,12 +308,11 @@ int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, b
 {
         CLEAN(cleanup_fd) int root = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         struct adding a = { .t = t, .root = root, .follow = follow, .exclude = exclude };
-        int dir;
 
         if (root < 0)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
                                from);
-        dir = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int dir = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", from);
         return add_beneath(&a, dir, "", to, err);
@@ -336,13 +335,12 @@ int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, 
         CLEAN(cleanup_fd)
         int in = open(from, OPEN_READ | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
         struct stat st;
-        int r;
 
         if (in < 0)
                 return leave_out(from, follow, errno, err);
         if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_UNPROCESSABLE, "%s is no file", from);
-        r = add_open_file(t, in, &st, to, err);
+        int r = add_open_file(t, in, &st, to, err);
         return r < 0 ? r : 1;
 }
 
@@ -370,12 +368,11 @@ int asset_tree_remove(const char *path, struct err *err)
 {
         struct apply a;
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int r;
 
         if (fd < 0)
                 return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "open %s", path);
         apply_init(&a, fd);
-        r = apply_clear(&a, err);
+        int r = apply_clear(&a, err);
         apply_done(&a);
         if (r >= 0 && rmdir(path) < 0 && errno != ENOENT)
                 r = err_sys(err, ERR_IO, errno, "remove %s", path);

@@ -94,13 +94,12 @@ static bool skill_read_head(struct arena *arena, int dir, struct skill *s)
         CLEAN(cleanup_fd) int fd = -1;
         char text[SKILL_HEAD_MAX];
         struct stat st;
-        ssize_t n;
 
         if (path_open_beneath(dir, SKILL_FILE, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, NULL) < 0)
                 return false;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return false;
-        n = read(fd, text, sizeof(text));
+        ssize_t n = read(fd, text, sizeof(text));
         if (n < 0)
                 return false;
         s->description = skill_description(arena, text, (size_t)n);
@@ -164,10 +163,9 @@ int skill_list(struct arena *arena, const char *data_dir, const char *company_id
         const char *builtin = arena_printf(arena, "%s/" BUILTIN_DIR, data_dir);
         const char *all = arena_printf(arena, "%s/skills", data_dir);
         const char *own = arena_printf(arena, "%s/companies/%s/skills", data_dir, company_id);
-        int r;
 
         *ret = (struct skill_list){ .at = arena_alloc(arena, SKILLS_MAX * sizeof(*ret->at)) };
-        r = skill_list_dir(arena, builtin, false, ret, err);
+        int r = skill_list_dir(arena, builtin, false, ret, err);
         if (r >= 0)
                 r = skill_list_dir(arena, all, false, ret, err);
         if (r >= 0)
@@ -183,14 +181,13 @@ int skill_write_builtin(const char *data_dir, struct err *err)
         CLEAN(cleanup_free) char *path = xasprintf("%s/" SKILL_FILE, dir);
         const struct embedded_file *f = agent_texts;
         CLEAN(buf_done) struct buf there = BUF_INIT;
-        int r;
 
         while (!streq(f->name, SKILL_FILE))
                 f++;
         if (file_read_at(AT_FDCWD, path, f->len, &there, NULL) >= 0 && there.len == f->len &&
             memcmp(buf_str(&there), f->data, f->len) == 0)
                 return 0;
-        r = path_make_dirs(dir, 0700, err);
+        int r = path_make_dirs(dir, 0700, err);
         return r < 0 ? r : file_write_at(AT_FDCWD, path, f->data, f->len, 0600, err);
 }
 

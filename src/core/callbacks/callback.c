@@ -204,10 +204,9 @@ static void on_timer(uv_timer_t *timer)
 {
         struct callback_host *host = timer->data;
         struct channel *c, *next;
-        bool more;
 
         callback_notes_flush(host);
-        more = host->notes || host->job_running;
+        bool more = host->notes || host->job_running;
         for (c = host->channels; c; c = next) {
                 next = c->next;
                 if (c->closing && !end_if_over(c))
@@ -291,14 +290,11 @@ void callback_close(struct runtime *rt, const char *run_id)
 
 static bool has_files(struct callback_host *host, const char *run_id)
 {
-        const struct channel *c;
-        bool yes;
-
         if (!host)
                 return false;
         pthread_mutex_lock(&host->lock);
-        c = callback_find(host, run_id);
-        yes = c && c->has_files;
+        const struct channel *c = callback_find(host, run_id);
+        bool yes = c && c->has_files;
         pthread_mutex_unlock(&host->lock);
         return yes;
 }
@@ -318,14 +314,12 @@ void callback_settle(const struct op *op, struct runtime *rt, const char *run_id
 uint64_t callback_count(struct runtime *rt, const char *run_id)
 {
         struct callback_host *host = rt->callbacks;
-        const struct channel *c;
-        uint64_t n;
 
         if (!host)
                 return 0;
         pthread_mutex_lock(&host->lock);
-        c = callback_find(host, run_id);
-        n = c ? atomic_load(&c->count) : 0;
+        const struct channel *c = callback_find(host, run_id);
+        uint64_t n = c ? atomic_load(&c->count) : 0;
         pthread_mutex_unlock(&host->lock);
         return n;
 }

@@ -123,12 +123,12 @@ static int run_script(struct op *op, struct runtime *rt, const struct plugin_lea
 {
         const char *argv[10] = { "-c", script, "sh" };
         int64_t status = -1;
-        int r;
 
         for (size_t i = 0; args[i] && i + 4 < ARRAY_LEN(argv); i++)
                 argv[i + 3] = args[i];
         *ret_printed = "";
-        r = plugin_box_run(op, rt, l, "sh", argv, input ? input : "", &status, ret_printed, err);
+        int r = plugin_box_run(op, rt, l, "sh", argv, input ? input : "", &status, ret_printed,
+                               err);
         if (r >= 0 && status != 0)
                 r = queue_command_failed("a command of the callback bridge failed", *ret_printed,
                                          err);
@@ -139,7 +139,6 @@ int queue_paths_of(struct op *op, const struct plugin_lease *l, const char *adap
                    const char *run_id, struct queue_paths *ret, struct err *err)
 {
         const char *cwd = json_get_string(l->metadata, "remoteCwd");
-        const char *root;
 
         if (!cwd || *cwd != '/' ||
             strspn(adapter_type, "abcdefghijklmnopqrstuvwxyz0123456789_-") != strlen(adapter_type))
@@ -147,8 +146,8 @@ int queue_paths_of(struct op *op, const struct plugin_lease *l, const char *adap
                         err, ERR_UNPROCESSABLE,
                         "The provider does not say in which directory work is done; there is "
                         "no place for a callback bridge.");
-        root = arena_printf(op->arena, "%s/.paperclip-runtime/%s/paperclip-bridge", cwd,
-                            adapter_type);
+        const char *root = arena_printf(op->arena, "%s/.paperclip-runtime/%s/paperclip-bridge", cwd,
+                                        adapter_type);
         ret->server = arena_printf(op->arena, "%s/server", root);
         ret->queue = arena_printf(op->arena, "%s/queue/%s", root, run_id);
         return 0;
@@ -171,13 +170,12 @@ int queue_sync_program(struct op *op, struct runtime *rt, const struct plugin_le
         char hex[2 * sizeof(sum) + 1];
         const char *const args[] = { paths->server, hex, NULL };
         const char *printed;
-        int r;
 
         (void)crypto_hash_sha256(sum, (const unsigned char *)file->data, file->len);
         sodium_bin2hex(hex, sizeof(hex), sum, sizeof(sum));
         sodium_bin2base64(text, size, (const unsigned char *)file->data, file->len,
                           sodium_base64_VARIANT_ORIGINAL);
-        r = run_script(op, rt, l, sync_script, args, text, &printed, err);
+        int r = run_script(op, rt, l, sync_script, args, text, &printed, err);
         *ret_uploaded = r >= 0 && strstr(printed, "{\"uploaded\":true}");
         if (r >= 0 && !*ret_uploaded && !strstr(printed, "{\"uploaded\":false}"))
                 r = queue_command_failed("The callback bridge could not be brought", printed, err);
@@ -221,13 +219,12 @@ int queue_start(struct op *op, struct runtime *rt, const struct plugin_lease *l,
         CLEAN(cleanup_free) char *number = xasprintf("%u", port);
         const char *const args[] = { paths->queue, file, NULL };
         const char *printed;
-        int r;
 
         add_variable(&variables, "PAPERCLIP_API_BRIDGE_MODE", "queue_v1");
         add_variable(&variables, "PAPERCLIP_BRIDGE_QUEUE_DIR", paths->queue);
         add_variable(&variables, "PAPERCLIP_BRIDGE_TOKEN", token);
         add_variable(&variables, "PAPERCLIP_BRIDGE_PORT", number);
-        r = run_script(op, rt, l, start_script, args, buf_str(&variables), &printed, err);
+        int r = run_script(op, rt, l, start_script, args, buf_str(&variables), &printed, err);
         return r < 0 ? r : read_ready(printed, ret_port, err);
 }
 
@@ -237,7 +234,6 @@ void queue_read_printed(struct arena *arena, const char *printed, struct queue_t
 {
         const char *at = strstr(printed, WORD), *space;
         size_t len, max;
-        unsigned char *bytes;
         struct uuid id;
 
         turn->ret_id = turn->ret_text = NULL;
@@ -250,7 +246,7 @@ void queue_read_printed(struct arena *arena, const char *printed, struct queue_t
         turn->ret_id = arena_strdup(arena, id.s);
         at = space + 1;
         max = strcspn(at, "\r\n");
-        bytes = arena_alloc(arena, max / 4 * 3 + 4);
+        unsigned char *bytes = arena_alloc(arena, max / 4 * 3 + 4);
         if (max / 4 * 3 <= QUEUE_REQUEST_MAX + 3 &&
             sodium_base642bin(bytes, max / 4 * 3 + 3, at, max, NULL, &len, NULL,
                               sodium_base64_VARIANT_ORIGINAL) == 0) {
@@ -388,13 +384,12 @@ int queue_answer_text(const char *id, const char *bytes, size_t len, struct buf 
         static const char *const names[] = { "content-type", "etag", "last-modified" };
         struct http1_response head;
         struct http1_refusal why;
-        json_t *headers;
         size_t seen = 0;
 
         if (http1_response_parse(bytes, len, (size_t)64 << 10, &seen, false, &head, &why) !=
             HTTP1_DONE)
                 return err_set(err, ERR_PROVIDER, "The API gave no whole answer.");
-        headers = json_object();
+        json_t *headers = json_object();
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 const struct http1_header *h = http1_find(&head.head, names[i]);
 

@@ -63,7 +63,6 @@ static int post_opening(const struct opening *o, struct channel *take_channel,
 {
         struct op limited = *o->op;
         struct promise *promise = promise_new(err);
-        int r;
 
         if (!promise) {
                 callback_channel_free(take_channel);
@@ -71,7 +70,7 @@ static int post_opening(const struct opening *o, struct channel *take_channel,
         }
         callback_post_open(o->rt->callbacks, take_channel, place, promise);
         limited.deadline_ms = MIN(limited.deadline_ms, clock_mono_ms() + OPEN_LIMIT_MS);
-        r = promise_wait(promise, &limited, err);
+        int r = promise_wait(promise, &limited, err);
         promise_unref(promise);
         return r;
 }
@@ -99,10 +98,9 @@ static int open_straight(const struct opening *o, struct callback_address *ret, 
 static int read_port(const struct opening *o, uint16_t *ret, struct err *err)
 {
         struct callback_host *host = o->rt->callbacks;
-        const struct channel *c;
 
         pthread_mutex_lock(&host->lock);
-        c = callback_find(host, o->run->id);
+        const struct channel *c = callback_find(host, o->run->id);
         *ret = c ? c->port : 0;
         pthread_mutex_unlock(&host->lock);
         return *ret ? 0
@@ -113,14 +111,13 @@ static int read_port(const struct opening *o, uint16_t *ret, struct err *err)
 static int open_channel(struct opening *o, struct callback_address *ret, struct err *err)
 {
         struct channel *c = new_channel(o);
-        int r;
 
         run_channel_token(o->rt, o->run->id, c->token);
         snprintf(ret->key, sizeof(ret->key), "%s", c->token);
         snprintf(c->place_id, sizeof(c->place_id), "%s", o->place.id);
         c->listener.port = (uint16_t)o->run->callback_port;
         (void)frame_uuid_bytes(o->run->id, c->listener.id);
-        r = post_opening(o, c, &o->place, err);
+        int r = post_opening(o, c, &o->place, err);
         if (r >= 0)
                 r = read_port(o, &ret->port, err);
         snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
@@ -135,7 +132,6 @@ static int start_queue(const struct opening *o, const struct lease_record *recor
         const char *adapter = o->agent.adapter_type;
         struct plugin_lease l;
         struct queue_paths paths;
-        struct channel *c;
         bool uploaded;
         int r = plugin_lease_load(o->op, o->rt, &record->lease, &l, err);
 
@@ -148,7 +144,7 @@ static int start_queue(const struct opening *o, const struct lease_record *recor
                                 &ret->port, err);
         if (r < 0)
                 return err_wrap(err, r, "callback bridge");
-        c = new_channel(o);
+        struct channel *c = new_channel(o);
         memcpy(c->token, ret->key, sizeof(c->token));
         c->straight = true;
         c->listener.port = ret->port;
@@ -192,12 +188,11 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                   const struct lease_record *record, struct callback_address *ret, struct err *err)
 {
         struct opening o = { .op = op, .rt = rt, .run = run, .place_id = record->lease.place_id };
-        int r;
 
         *ret = (struct callback_address){ 0 };
         if (!rt->callbacks || !rt->hub || !rt->run_keys)
                 return err_set(err, ERR_BUSY, "The daemon is stopping.");
-        r = read_opening(&o, err);
+        int r = read_opening(&o, err);
         if (r < 0)
                 return r;
         if (goes_straight(&o))

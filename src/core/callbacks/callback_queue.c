@@ -259,12 +259,10 @@ static bool one_turn(struct callback_queue *q)
                          .deadline_ms = OP_NO_DEADLINE,
                          .cancel = &q->cancel,
                          .actor = &actor_system };
-        bool more;
-        int r;
 
         arena_init(&arena);
-        r = take_turn(q, &op, &err);
-        more = r < 0 ? go_on_after(q, &op, r, &err) : r > 0;
+        int r = take_turn(q, &op, &err);
+        bool more = r < 0 ? go_on_after(q, &op, r, &err) : r > 0;
         arena_done(&arena);
         return more;
 }

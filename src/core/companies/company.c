@@ -46,7 +46,6 @@ const struct body_type company_body = BODY_TYPE(members);
 static const char *choose_prefix(struct db *db, const char *name, struct arena *arena)
 {
         char base[4] = "";
-        const char *prefix;
         size_t n = 0;
 
         for (; *name && n < 3; name++)
@@ -54,7 +53,7 @@ static const char *choose_prefix(struct db *db, const char *name, struct arena *
                         base[n++] = (char)toupper((unsigned char)*name);
         if (n == 0)
                 memcpy(base, "PAP", 4);
-        prefix = arena_strdup(arena, base);
+        const char *prefix = arena_strdup(arena, base);
         for (int i = 2; companies_prefix_taken(db, prefix); i++)
                 prefix = arena_printf(arena, "%s%d", base, i);
         return prefix;
@@ -64,13 +63,12 @@ static int company_insert(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct company *c = q->company;
-        int r;
 
         *c = q->patch->row;
         c->id = arena_strdup(q->op->arena, uuid_new().s);
         c->issue_prefix = choose_prefix(db, c->name, q->op->arena);
         c->created_at = c->updated_at = clock_now_us();
-        r = companies_insert(db, c, err);
+        int r = companies_insert(db, c, err);
         if (r >= 0)
                 r = member_put(db, c->id, "user", q->op->actor->user_id, "owner", err);
         if (r >= 0)
@@ -112,7 +110,6 @@ static int company_change(struct db *db, void *arg, struct err *err)
         const struct company_patch *p = q->patch;
         struct company *c = q->company;
         bool has_environment = p && body_has(&company_body, &p->body, "defaultEnvironmentId");
-        json_t *details;
         int r = access_company(db, q->op->actor, q->id, true, err);
 
         if (r >= 0)
@@ -136,7 +133,7 @@ static int company_change(struct db *db, void *arg, struct err *err)
                 r = companies_update(db, c, err);
         if (r < 0)
                 return r;
-        details = json_pack("{s:s}", "status", c->status);
+        json_t *details = json_pack("{s:s}", "status", c->status);
         if (has_environment)
                 json_object_set_new(details, "defaultEnvironmentId",
                                     json_string_or_null(c->default_environment_id));

@@ -182,7 +182,6 @@ static int project_put_patch(struct db *db, const struct request *q, struct proj
         struct project before = *p;
         CLEAN(json_decrefp) json_t *was = NULL, *is = NULL, *had = NULL, *config = NULL;
         struct field_change change = { .of = FIELD_OF_PROJECT, .company_id = p->company_id };
-        const char *id;
         int r = body_check(&want->body, err);
 
         if (r < 0)
@@ -224,7 +223,8 @@ static int project_put_patch(struct db *db, const struct request *q, struct proj
         change.before = was;
         change.after = is;
         /* Without an environment the project's work is done wherever its agents work. */
-        id = json_get_string(json_get_object(is, "executionWorkspacePolicy"), "environmentId");
+        const char *id =
+                json_get_string(json_get_object(is, "executionWorkspacePolicy"), "environmentId");
         if (id)
                 r = agent_environment_is_isolated(db, q->rt, op->arena, p->company_id, id,
                                                   &change.is_isolated, err);
@@ -259,10 +259,9 @@ int project_create(struct op *op, struct runtime *rt, const char *company_id,
         struct request q = {
                 .op = op, .rt = rt, .company_id = company_id, .patch = patch, .project = ret
         };
-        int r;
 
         FAULT("project.create.before");
-        r = store_write(op, rt->store, project_insert, &q, err);
+        int r = store_write(op, rt->store, project_insert, &q, err);
         FAULT("project.create.after");
         return r;
 }
@@ -290,10 +289,9 @@ int project_update(struct op *op, struct runtime *rt, const char *reference, con
                    const struct project_patch *patch, struct project *ret, struct err *err)
 {
         struct request q = { op, rt, company_id, reference, patch, ret };
-        int r;
 
         FAULT("project.update.before");
-        r = store_write(op, rt->store, project_change, &q, err);
+        int r = store_write(op, rt->store, project_change, &q, err);
         FAULT("project.update.after");
         return r;
 }

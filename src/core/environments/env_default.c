@@ -42,16 +42,13 @@ static int plan_starter(struct op *op, struct runtime *rt, const struct kind *ki
 int env_default_plan(struct op *op, struct runtime *rt, const char *choice,
                      struct env_default_plan *ret, struct err *err)
 {
-        const struct kind *kind;
-        int r;
-
         *ret = (struct env_default_plan){ 0 };
         if (choice && streq(choice, "none"))
                 return 0;
-        kind = find_starter(rt, choice);
+        const struct kind *kind = find_starter(rt, choice);
         if (!kind)
                 return 0;
-        r = plan_starter(op, rt, kind, &ret->config, err);
+        int r = plan_starter(op, rt, kind, &ret->config, err);
         if (r >= 0) {
                 ret->kind = kind;
                 return 0;
@@ -67,7 +64,6 @@ static int make_starter(struct db *db, struct op *op, const char *company_id,
                         struct err *err)
 {
         int64_t now = clock_now_us();
-        int r;
 
         *ret = (struct environment){
                 .id = arena_strdup(op->arena, uuid_new().s),
@@ -80,7 +76,7 @@ static int make_starter(struct db *db, struct op *op, const char *company_id,
                 .created_at = now,
                 .updated_at = now,
         };
-        r = environments_insert(db, ret, err);
+        int r = environments_insert(db, ret, err);
         return r < 0 ? r
                      : audit(db, op, company_id, "environment.created", "environment", ret->id,
                              json_pack("{s:s, s:s, s:s}", "name", ret->name, "driver", ret->driver,

@@ -43,7 +43,6 @@ int env_move_refuse(const struct environment *env, const struct environment_refe
 {
         CLEAN(buf_done) struct buf users = BUF_INIT;
         CLEAN(json_decrefp) json_t *details = json_pack("{s:[]}", "deleteBlockedReasons");
-        int r;
 
         for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
                 int64_t n = count_of(refs, i);
@@ -52,7 +51,7 @@ int env_move_refuse(const struct environment *env, const struct environment_refe
                         buf_appendf(&users, "%s%lld %s", users.len ? ", " : "", (long long)n,
                                     n > 1 ? kinds[i].several : kinds[i].one);
         }
-        r = err_set(
+        int r = err_set(
                 err, ERR_CONFLICT,
                 "Environment \"%s\" cannot be %s: it is used by %s. Choose another environment "
                 "for each, or move them all to one: moveTo=ENVIRONMENT_ID (berth env: --move-to "
@@ -76,12 +75,11 @@ struct move {
 static int check_agent(void *ctx, const struct agent *agent)
 {
         struct move *m = ctx;
-        int r;
 
         if (!agent->default_environment_id || !streq(agent->default_environment_id, m->env->id))
                 return 0;
-        r = env_select(m->db, m->rt, m->op, m->env->company_id, m->to_id, ENV_FOR_CHANGED_AGENT,
-                       agent->adapter_type, m->err);
+        int r = env_select(m->db, m->rt, m->op, m->env->company_id, m->to_id, ENV_FOR_CHANGED_AGENT,
+                           agent->adapter_type, m->err);
         return r < 0 ? err_wrap(m->err, r, "agent \"%s\"", agent->name) : 0;
 }
 
@@ -91,13 +89,11 @@ int env_move(struct db *db, struct runtime *rt, struct op *op, const struct envi
         struct move m = { db, rt, op, env, to_id, err };
         CLEAN(json_decrefp) json_t *wish = json_pack("{s:s}", "moveTo", to_id);
         struct field_change change = { .of = FIELD_OF_ENVIRONMENT, .after = wish };
-        json_t *details;
-        int r;
 
         if (streq(env->id, to_id))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "moveTo names the environment itself; name another one.");
-        r = agent_fields_check(db, op, &change, NULL, err);
+        int r = agent_fields_check(db, op, &change, NULL, err);
         if (r >= 0)
                 r = env_select(db, rt, op, env->company_id, to_id, ENV_FOR_WORK, NULL, err);
         if (r >= 0)
@@ -106,7 +102,7 @@ int env_move(struct db *db, struct runtime *rt, struct op *op, const struct envi
                 r = environments_move_references(db, env, to_id, clock_now_us(), err);
         if (r < 0)
                 return r;
-        details = json_pack("{s:s, s:s}", "name", env->name, "movedTo", to_id);
+        json_t *details = json_pack("{s:s, s:s}", "name", env->name, "movedTo", to_id);
         for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
                 json_object_set_new(details, kinds[i].member, json_integer(count_of(refs, i)));
         return audit(db, op, env->company_id, "environment.references_moved", "environment",

@@ -48,17 +48,15 @@ static int draft_secret(struct op *op, struct runtime *rt, const struct environm
                         const char *field, const char *text, size_t len, struct env_secrets *s,
                         const char **ret_id, struct err *err)
 {
-        struct secret_value *value;
         struct secret_spec spec = {
                 .name = secret_name(op->arena, env, field),
                 .description = arena_printf(op->arena, "Secret for %s %s.", env->name, field),
                 .managed_mode = SECRET_MANAGED,
                 .owner_environment_id = env->id,
         };
-        int r;
 
-        value = &s->values[s->n_drafts];
-        r = secret_value_set(value, text, len, err);
+        struct secret_value *value = &s->values[s->n_drafts];
+        int r = secret_value_set(value, text, len, err);
         if (r >= 0)
                 r = secret_draft_make(op, rt, env->company_id, &spec, value,
                                       &s->drafts[s->n_drafts], err);
@@ -76,12 +74,11 @@ static int extract_member(struct op *op, struct runtime *rt, const struct enviro
 {
         json_t *value = json_object_get(config, secret->member);
         const char *id;
-        int r;
 
         if (!json_is_string(value))
                 return 0;
-        r = draft_secret(op, rt, env, secret->name, json_string_value(value),
-                         json_string_length(value), s, &id, err);
+        int r = draft_secret(op, rt, env, secret->name, json_string_value(value),
+                             json_string_length(value), s, &id, err);
         if (r < 0)
                 return r;
         json_object_set_new(config, secret->reference,
@@ -98,14 +95,12 @@ static int extract_path(struct op *op, struct runtime *rt, const struct environm
         json_t *value = json_path_get(config, path);
         const char *text, *id;
         struct uuid uuid;
-        size_t len;
-        int r;
 
         if (!json_is_string(value))
                 return 0;
         text = json_string_value(value);
         text += strspn(text, " \t\r\n");
-        len = strlen(text);
+        size_t len = strlen(text);
         while (len > 0 && isspace((unsigned char)text[len - 1]))
                 len--;
         if (len == 0) {
@@ -116,8 +111,8 @@ static int extract_path(struct op *op, struct runtime *rt, const struct environm
                 json_path_set(config, path, json_string(uuid.s));
                 return 0;
         }
-        r = draft_secret(op, rt, env, slug_of(op->arena, path, strlen(path)), text, len, s, &id,
-                         err);
+        int r = draft_secret(op, rt, env, slug_of(op->arena, path, strlen(path)), text, len, s, &id,
+                             err);
         if (r >= 0)
                 json_path_set(config, path, json_string(id));
         return r;

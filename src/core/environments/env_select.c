@@ -32,10 +32,9 @@ static int refuse_provider(const struct environment *env, const struct kind *kin
                            enum env_select_for purpose, struct err *err)
 {
         CLEAN(json_decrefp) json_t *config = NULL;
-        const char *provider;
 
         (void)json_parse(env->config, strlen(env->config), &config, NULL);
-        provider = json_get_string(config, "provider");
+        const char *provider = json_get_string(config, "provider");
         if (purpose == ENV_FOR_CHANGED_AGENT)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Selected sandbox provider \"%s\" is not supported for agent "
@@ -64,11 +63,10 @@ int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
                 const struct environment *env, struct err *err)
 {
         bool restricted;
-        int r;
 
         if (kind_is_isolated(rt, env->driver))
                 return 0;
-        r = instance_isolated_only(db, arena, &restricted, err);
+        int r = instance_isolated_only(db, arena, &restricted, err);
         if (r < 0 || !restricted)
                 return r;
         return err_set(err, ERR_FORBIDDEN,
@@ -110,13 +108,12 @@ int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const 
 {
         const char *id = json_get_string(settings, "environmentId"), *had;
         json_t *old = NULL;
-        bool same, had_none;
 
         if (before && json_parse(before, strlen(before), &old, err) < 0)
                 return err_wrap(err, ERR_CORRUPT, "workspace settings");
         had = json_get_string(old, "environmentId");
-        had_none = !had;
-        same = had && id && streq(had, id);
+        bool had_none = !had;
+        bool same = had && id && streq(had, id);
         json_decref(old);
         if (same || (!id && had_none))
                 return 0;

@@ -36,14 +36,13 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
                                json_t *config, json_t **ret, const json_t **ret_schema,
                                struct err *err)
 {
-        const struct kind *kind;
         json_t *normal = NULL;
         int r = kind_normalize(rt, driver, config, CONFIG_SUBMITTED, &normal, err);
 
         if (r < 0)
                 return r;
         *ret_schema = NULL;
-        kind = kind_of_config(rt, driver, normal);
+        const struct kind *kind = kind_of_config(rt, driver, normal);
         if (kind->may_save)
                 r = kind->may_save(op, rt, normal, err);
         if (r >= 0 && kind->validate)

@@ -98,11 +98,10 @@ static int guard_references(struct db *db, const struct update *u, struct err *e
         bool opens =
                 kind_is_isolated(u->rt, u->before.driver) && !kind_is_isolated(u->rt, env->driver);
         struct environment_references refs;
-        int r;
 
         if (!archives && !opens && !u->wish->move_to)
                 return 0;
-        r = environments_references(db, env, &refs, err);
+        int r = environments_references(db, env, &refs, err);
         if (r < 0 || refs.pointing == 0)
                 return r;
         if (u->wish->move_to)

@@ -71,11 +71,10 @@ int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
 {
         const struct adapter_descriptor *d = adapter_find(g->adapter_type);
         struct environment env;
-        int r;
 
         if (runs_the_same(before, g) || (d && d->is_http))
                 return 0;
-        r = agent_own_environment(db, op->arena, g, &env, err);
+        int r = agent_own_environment(db, op->arena, g, &env, err);
         if (r < 0 || !env.id)
                 return r;
         r = host_use_check(rt, op->actor, env.driver, err);

@@ -188,11 +188,9 @@ int box_locks_take(struct op *op, struct box_locks *l, const char *place_id, str
 
 void box_locks_give(struct box_locks *l, const char *place_id)
 {
-        struct box_lock **at, *mine;
-
         pthread_mutex_lock(&l->lock);
-        at = find_lock(l, place_id);
-        mine = *at;
+        struct box_lock **at = find_lock(l, place_id);
+        struct box_lock *mine = *at;
         if (mine)
                 *at = mine->next;
         pthread_cond_broadcast(&l->changed);

@@ -209,7 +209,6 @@ static int read_place(struct wanted *w, struct err *err)
 
 static int ensure_box_of(struct wanted *w, struct err *err)
 {
-        const struct box_route *route;
         struct box_locks *locks = &w->rt->hub->locks;
         int r = read_place(w, err);
 
@@ -219,7 +218,7 @@ static int ensure_box_of(struct wanted *w, struct err *err)
                 return r;
         if (!box_route_has_box(w->rt, &w->place))
                 return err_set(err, ERR_UNPROCESSABLE, "No box runs in places of this kind.");
-        route = box_route_of(w->rt, &w->place);
+        const struct box_route *route = box_route_of(w->rt, &w->place);
         if (route->is_alive(w->op, w->rt, &w->place, NULL) > 0)
                 return 0;
         r = box_locks_take(w->op, locks, w->place.id, err);
@@ -248,11 +247,10 @@ int box_bring(struct op *op, struct runtime *rt, const struct lease *lease, stru
               struct err *err)
 {
         const struct kind *kind = kind_of_place(rt, place);
-        int r;
 
         if (!kind || !kind->bring_box)
                 return 0;
-        r = kind->bring_box(op, rt, lease, err);
+        int r = kind->bring_box(op, rt, lease, err);
         return r < 0 ? r : place_load(op, rt, place->id, place, err);
 }
 
@@ -262,7 +260,6 @@ static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *e
         struct promise *promise = promise_new(err);
         struct op limited = *w->op;
         struct service_letter *l;
-        int r;
 
         if (!promise)
                 return ERR_BUSY;
@@ -278,7 +275,7 @@ static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *e
         if (w->rt->settings.peer_silence_ms > 0)
                 limited.deadline_ms =
                         MIN(limited.deadline_ms, clock_mono_ms() + w->rt->settings.peer_silence_ms);
-        r = promise_wait(promise, &limited, err);
+        int r = promise_wait(promise, &limited, err);
         if (r == ERR_TIMEOUT && op_check(w->op, NULL) >= 0)
                 r = err_set(err, ERR_PROVIDER, "The box of the place does not answer.");
         promise_unref(promise);

@@ -114,11 +114,10 @@ static void test_adjust(struct egress_policy *p)
 int egress_policy_read(const char *config, struct egress_policy **ret, struct err *err)
 {
         json_t *parsed = NULL;
-        int r;
 
         *ret = NULL;
         config = test_config(config);
-        r = json_parse(config, strlen(config), &parsed, err);
+        int r = json_parse(config, strlen(config), &parsed, err);
         if (r >= 0 && is_wanted(parsed))
                 r = read_policy(parsed, ret, err);
         json_decref(parsed);

@@ -12,11 +12,10 @@ int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record
         CLEAN(store_read_end) struct db *db = NULL;
         struct project project;
         struct agent agent;
-        int r;
 
         if (!req->agent_id)
                 return 0;
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)
                 r = agents_get(db, req->agent_id, op->arena, &agent, err);
         if (r < 0)
@@ -91,13 +90,12 @@ static int make_text(struct exec_variables *v, const struct secret_env_var *var,
 {
         size_t name = strlen(var->name);
         struct secret_value *text = &v->texts[v->n_texts];
-        int r;
 
         if (memchr(var->value.data, '\0', var->value.len))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "variable %s: a value with a NUL byte cannot be a variable",
                                var->name);
-        r = secret_value_room(text, name + 1 + var->value.len, err);
+        int r = secret_value_room(text, name + 1 + var->value.len, err);
         if (r < 0)
                 return r;
         memcpy(text->data, var->name, name);

@@ -214,10 +214,9 @@ static int on_state(void *ctx, uint32_t channel, const struct box_state *state, 
         struct box *box = ctx;
         uint32_t flags = box->route->is_here ? BOX_START_SHARED : 0;
         char id[UUID_LEN + 1];
-        struct exec *e;
 
         frame_uuid_text(state->id, id);
-        e = exec_find(box->hub, id);
+        struct exec *e = exec_find(box->hub, id);
         if (!e || e->box != box) {
                 /* Its end is recorded already and only the box does not know: let it forget. */
                 if (channel == 0 && state->state == BOX_ENDED) {
@@ -477,10 +476,9 @@ static void check_run(struct pool_job *job, struct op *op)
 {
         struct box *box = container_of(job, struct box, job);
         CLEAN(err_done) struct err err = { 0 };
-        int r;
 
         op->actor = &actor_system;
-        r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
+        int r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
         /* A box that could not be checked, ended or recorded does not count as dead: it is checked
          * again. */
         box->is_unknown = r == SETTLE_UNKNOWN || r < 0;
@@ -506,7 +504,6 @@ static void check_done(struct pool_job *job)
 {
         struct box *box = container_of(job, struct box, job);
         struct exec *e, *next;
-        bool again;
 
         box->job_running = false;
         if (!box->found_dead) {
@@ -529,7 +526,7 @@ static void check_done(struct pool_job *job)
         box->stopping = false;
         box_tell_quiet(box);
         take_arrived(box);
-        again = box_services_wait(box);
+        bool again = box_services_wait(box);
         if (box->execs || again)
                 box_reach(box);
         box->dead = !box->execs && !again;
@@ -686,11 +683,10 @@ static int adopt_execution(void *ctx, const struct execution *row)
         struct exec_hub *hub = ctx;
         struct box *box = box_find(hub, row->place_id);
         struct place nobody = { .id = row->place_id, .driver = "" }; /* of what is gone */
-        struct exec *e;
 
         if (!box)
                 box = box_add(hub, kept_place_new(&nobody));
-        e = exec_add(hub, row->id);
+        struct exec *e = exec_add(hub, row->id);
         exec_join_box(e, box);
         e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
         e->of_other_boot = !row->boot_id || !streq(row->boot_id, hub->config.rt->node.boot_id);

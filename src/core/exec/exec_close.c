@@ -51,13 +51,12 @@ static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
 {
         struct promise *promise = promise_new(err);
         struct op limited = *op;
-        int r;
 
         if (!promise)
                 return ERR_BUSY;
         post_to_box(rt, place, promise, fn);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
-        r = promise_wait(promise, &limited, err);
+        int r = promise_wait(promise, &limited, err);
         if (give_up && (r == ERR_TIMEOUT || r == ERR_CANCELLED))
                 post_to_box(rt, place, promise, give_up);
         promise_unref(promise);

@@ -55,7 +55,6 @@ static void record_run(struct pool_job *job, struct op *op)
                 .updated_at = clock_now_us(),
         };
         char text[REASON_MAX];
-        int r;
 
         if (e->remote_run && !exec_remote_flush(e)) { /* room is waited for */
                 e->recorded = false;
@@ -66,7 +65,7 @@ static void record_run(struct pool_job *job, struct op *op)
         if (e->reason[0])
                 row.reason = e->reason;
         FAULT("exec.output.before");
-        r = exec_output_make_safe(e->hub, &row, &err);
+        int r = exec_output_make_safe(e->hub, &row, &err);
         FAULT("exec.end.before");
         if (r >= 0)
                 r = store_write(op, e->hub->config.rt->store, exec_write_end, &row, &err);
@@ -218,12 +217,11 @@ static int judge_open(const struct settlement *s, struct execution *row, struct 
         CLEAN(buf_done) struct buf record = { .max = 4096 };
         int64_t out, errors;
         struct box_exit e;
-        int r;
 
         row->updated_at = clock_now_us();
         row->ended_at = clock_wall_us();
         row->exit_code = -1;
-        r = file_read_at(AT_FDCWD, path, 256, &record, err);
+        int r = file_read_at(AT_FDCWD, path, 256, &record, err);
         if (r == ERR_IO)
                 return r;
         /* A box wrote it: its numbers are held against the same bounds as those of EXIT. */
@@ -267,10 +265,9 @@ static int settle_rows(struct settlement *s, struct err *err)
 {
         static const char *const none[] = { NULL };
         struct runtime *rt = s->hub->config.rt;
-        int r;
 
         FAULT("exec.bury.before");
-        r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
+        int r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
         for (size_t i = 0; r >= 0 && i < s->n; i++) {
                 r = judge_open(s, &s->rows[i], err);

@@ -288,10 +288,9 @@ struct box *box_add(struct exec_hub *hub, struct kept_place *take_place)
 void exec_changed(struct exec *e)
 {
         struct exec_watch *w, *next;
-        struct exec_view view;
 
         pthread_mutex_lock(&e->hub->lock);
-        view = e->view;
+        struct exec_view view = e->view;
         pthread_mutex_unlock(&e->hub->lock);
         for (w = e->watches; w; w = next) {
                 next = w->next; /* it may remove itself */
@@ -301,11 +300,9 @@ void exec_changed(struct exec *e)
 
 bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *watch)
 {
-        struct exec *e;
-
         /* The operation that started it may have been faster than its letter. */
         mail_catch_up(hub->config.mail);
-        e = exec_find(hub, id);
+        struct exec *e = exec_find(hub, id);
         if (!e)
                 return false;
         watch->next = e->watches;
@@ -330,10 +327,8 @@ void exec_watch_remove(struct exec_hub *hub, const char *id, struct exec_watch *
 
 bool exec_snapshot(struct exec_hub *hub, const char *id, struct exec_view *ret)
 {
-        struct exec *e;
-
         pthread_mutex_lock(&hub->lock);
-        e = exec_find(hub, id);
+        struct exec *e = exec_find(hub, id);
         if (e)
                 *ret = e->view;
         pthread_mutex_unlock(&hub->lock);
@@ -361,13 +356,12 @@ static int exec_reachable(struct exec_hub *hub, const char *id, struct exec **re
 int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err)
 {
         struct exec *e = exec_find(hub, id);
-        int r;
 
         if (e && e->runner) {
                 exec_remote_abandon(e);
                 return 0;
         }
-        r = exec_reachable(hub, id, &e, err);
+        int r = exec_reachable(hub, id, &e, err);
         if (r >= 0)
                 box_link_signal(e->box->link, e->channel, (uint8_t)signal);
         return r;
@@ -389,7 +383,6 @@ int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t
 int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, struct err *err)
 {
         struct exec_hub *hub = xcalloc(1, sizeof(*hub));
-        int r;
 
         hub->config = *config;
         hub->boxes_dir = xasprintf("%s/" BOXES_DIR, config->data_dir);
@@ -402,7 +395,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         hub->timers_open = 3;
         pthread_mutex_init(&hub->lock, NULL);
         box_locks_init(&hub->locks);
-        r = path_make_durable_dirs(hub->boxes_dir, 0700, err);
+        int r = path_make_durable_dirs(hub->boxes_dir, 0700, err);
         if (r >= 0)
                 r = path_make_durable_dirs(hub->output_dir, 0700, err);
         if (r < 0) {
@@ -466,12 +459,11 @@ int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kin
                     void *ctx, struct err *err)
 {
         struct dirent *entry;
-        DIR *dir;
         int r = 0;
 
         if (!rt->hub)
                 return 0;
-        dir = opendir(rt->hub->boxes_dir);
+        DIR *dir = opendir(rt->hub->boxes_dir);
         if (!dir)
                 return err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
         while (r >= 0 && (errno = 0, entry = readdir(dir)))

@@ -54,12 +54,9 @@ static struct output_taken *find_taken(struct exec_hub *hub, const char *place_i
 
 static uint64_t taken(struct exec_hub *hub, const char *place_id)
 {
-        struct output_taken *t;
-        int64_t bytes;
-
         pthread_mutex_lock(&hub->lock);
-        t = find_taken(hub, place_id);
-        bytes = t ? t->bytes : 0;
+        struct output_taken *t = find_taken(hub, place_id);
+        int64_t bytes = t ? t->bytes : 0;
         pthread_mutex_unlock(&hub->lock);
         return bytes > 0 ? (uint64_t)bytes : 0;
 }
@@ -68,13 +65,11 @@ struct box_output exec_output_limits(const struct runtime *rt, const struct plac
 {
         const struct settings *s = &rt->settings;
         json_t *config = NULL;
-        const char *full;
-        struct box_output o;
 
         if (place->config)
                 (void)json_parse(place->config, strlen(place->config), &config, NULL);
-        full = json_get_string(config, "outputFull");
-        o = (struct box_output){
+        const char *full = json_get_string(config, "outputFull");
+        struct box_output o = (struct box_output){
                 .limit = mebibytes(config, "outputMb", s->output_max_mb),
                 .place_limit = mebibytes(config, "outputPlaceMb", s->output_place_max_mb),
                 .place_taken = taken(rt->hub, place->id),
@@ -110,10 +105,8 @@ int64_t exec_output_bytes(uint64_t stdout_len, uint64_t stderr_len)
 
 void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
 {
-        struct output_taken *t;
-
         pthread_mutex_lock(&hub->lock);
-        t = find_taken(hub, place_id);
+        struct output_taken *t = find_taken(hub, place_id);
         if (!t && bytes > 0) {
                 t = xcalloc(1, sizeof(*t));
                 snprintf(t->place_id, sizeof(t->place_id), "%s", place_id);

@@ -398,14 +398,13 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
         struct exec_remote_run *run = xcalloc(1, sizeof(*run));
         struct live_letter *l;
         int64_t call_id;
-        int r;
 
         run->hub = hub;
         memcpy(run->id, row->id, UUID_LEN + 1);
         run->dir = xstrdup(dir);
         run->output = exec_output_limits(hub->config.rt, place);
         run->fds[0] = run->fds[1] = -1;
-        r = set_redaction(run, req->redact, err);
+        int r = set_redaction(run, req->redact, err);
         if (r >= 0)
                 r = open_output(run, "stdout", &run->fds[0], err);
         if (r >= 0)
@@ -500,12 +499,11 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
         CLEAN(store_read_end) struct db *db = NULL;
         struct ending s = { .op = op, .place_id = place_id };
         struct end_letter *l;
-        int r;
 
         if (!rt->hub)
                 return 0;
         /* Mostly there are none, and none begins once the lease has ended. */
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)
                 r = find_rows(db, &s, err);
         store_read_end(&db);

@@ -406,18 +406,16 @@ int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char 
                     struct err *err)
 {
         struct exec_spool *s = e->spool;
-        struct spool_stream *t;
-        size_t known;
 
         if (!s || !s->streams[stream - BOX_STDOUT].open || s->has_exit)
                 return err_set(err, ERR_INVALID, "the box sent output that nobody asked for");
         if (s->is_over)
                 return 0;
-        t = &s->streams[stream - BOX_STDOUT];
+        struct spool_stream *t = &s->streams[stream - BOX_STDOUT];
         if (offset > t->got || offset > t->limit || len > t->limit - offset)
                 return err_set(err, ERR_INVALID,
                                "the box sent output with a gap or past its credit");
-        known = (size_t)MIN((uint64_t)len, t->got - offset);
+        size_t known = (size_t)MIN((uint64_t)len, t->got - offset);
         if (s->is_refused) {
                 t->got += len - known;
                 take_and_drop(s);

@@ -37,7 +37,6 @@ static int exec_intend(struct db *db, void *arg, struct err *err)
         struct execution other;
         struct lease lease;
         struct place *place = &q->place;
-        const struct kind *kind;
         int r = leases_get(db, q->record->lease.id, q->op->arena, &lease, err);
 
         if (r < 0)
@@ -67,7 +66,7 @@ static int exec_intend(struct db *db, void *arg, struct err *err)
                 r = place_move(db, q->rt, place, PLACE_HELD, err);
         }
         q->writer = (uid_t)-1;
-        kind = r < 0 ? NULL : kind_of_place(q->rt, place);
+        const struct kind *kind = r < 0 ? NULL : kind_of_place(q->rt, place);
         if (kind && kind->admit_command)
                 r = kind->admit_command(db, place, q->op->arena, &q->writer, err);
         return r < 0 ? r : executions_insert(db, &q->row, err);
@@ -121,11 +120,10 @@ static int ensure_box(struct intent *q, struct err *err)
         CLEAN(store_read_end) struct db *db = NULL;
         struct box_locks *locks = &q->rt->hub->locks;
         struct execution row;
-        int r;
 
         if (q->route->is_alive(q->op, q->rt, &q->place, NULL) > 0)
                 return 0;
-        r = box_locks_take(q->op, locks, q->place.id, err);
+        int r = box_locks_take(q->op, locks, q->place.id, err);
         if (r < 0)
                 return r;
         r = store_read_begin(q->op, q->rt->store, &db, err);
@@ -269,11 +267,10 @@ static void copy_start(struct start_letter *s, const struct exec_request *req, c
                acp = aligned(list_size(req->acp, &n_acp));
         const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
         size_t size = args + env + redact + acp;
-        char *at;
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++)
                 size += strlen(texts[i]) + 1;
-        at = s->memory = xcalloc(1, size);
+        char *at = s->memory = xcalloc(1, size);
         s->memory_size = size;
         s->start.args = copy_list(req->args, n_args, &at);
         at = s->memory + args;
@@ -327,13 +324,12 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         struct intent q = { .op = op, .rt = rt, .record = record, .req = &full };
         CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
         CLEAN(cleanup_free) char *spool = NULL;
-        const char *id;
         int r = exec_agent_find(op, rt, record, &full, err);
 
         if (r < 0)
                 return r;
         describe_row(&q);
-        id = q.row.id;
+        const char *id = q.row.id;
         intended_add(rt->hub, id);
         post_id(&q, announce_on_loop);
         FAULT("exec.intend.before");

@@ -173,10 +173,9 @@ static int send_piece(struct op *op, const struct exec_transfer *t, const char *
 {
         CLEAN(buf_done) struct buf script = BUF_INIT;
         size_t size = sodium_base64_ENCODED_LEN(len, sodium_base64_VARIANT_ORIGINAL);
-        char *at;
 
         buf_puts(&script, "printf '%s' '");
-        at = buf_reserve(&script, size);
+        char *at = buf_reserve(&script, size);
         if (at) {
                 sodium_bin2base64(at, size, bytes, len, sodium_base64_VARIANT_ORIGINAL);
                 buf_grew(&script, size - 1);
@@ -281,16 +280,14 @@ static int ask_size(struct op *op, const struct exec_transfer *t, const char *pa
                     struct err *err)
 {
         CLEAN(buf_done) struct buf script = BUF_INIT, out = BUF_INIT;
-        const char *digits;
         char *end;
-        int r;
 
         buf_puts(&script, "wc -c < ");
         shell_quote(&script, path);
-        r = run_script(op, t, NULL, buf_str(&script), 0, SIZE_TEXT_MAX, &out, err);
+        int r = run_script(op, t, NULL, buf_str(&script), 0, SIZE_TEXT_MAX, &out, err);
         if (r < 0)
                 return r;
-        digits = buf_str(&out) + strspn(buf_str(&out), " \t");
+        const char *digits = buf_str(&out) + strspn(buf_str(&out), " \t");
         errno = 0;
         *ret = strtoull(digits, &end, 10);
         if (*digits < '0' || *digits > '9' || errno != 0 || end[strspn(end, " \t\r\n")] != '\0')
@@ -303,13 +300,12 @@ static int fetch_piece(struct op *op, const struct exec_transfer *t, const char 
                        uint64_t index, unsigned char *bytes, size_t *ret_len, struct err *err)
 {
         CLEAN(buf_done) struct buf script = BUF_INIT, out = BUF_INIT;
-        int r;
 
         buf_puts(&script, "dd if=");
         shell_quote(&script, path);
         buf_appendf(&script, " bs=%zu skip=%" PRIu64 " count=1 2>/dev/null | base64",
                     EXEC_TRANSFER_READ_CHUNK, index);
-        r = run_script(op, t, NULL, buf_str(&script), 0, READ_TEXT_MAX, &out, err);
+        int r = run_script(op, t, NULL, buf_str(&script), 0, READ_TEXT_MAX, &out, err);
         if (r < 0)
                 return r;
         if (sodium_base642bin(bytes, EXEC_TRANSFER_READ_CHUNK, buf_str(&out), out.len, " \t\r\n",

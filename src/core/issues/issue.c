@@ -196,10 +196,9 @@ int issue_create(struct op *op, struct runtime *rt, const char *company_id, cons
                              .reference = parent,
                              .patch = patch,
                              .issue = ret };
-        int r;
 
         FAULT("issue.create.before");
-        r = store_write(op, rt->store, issue_insert, &q, err);
+        int r = store_write(op, rt->store, issue_insert, &q, err);
         FAULT("issue.create.after");
         if (r >= 0 && q.kick)
                 run_host_kick(rt->runs);
@@ -212,20 +211,20 @@ int issue_create(struct op *op, struct runtime *rt, const char *company_id, cons
 static int check_review(const struct op *op, const struct issue *i, struct err *err)
 {
         json_t *policy = NULL;
-        bool has_path;
-        int r;
 
         if (op->actor->type != ACTOR_AGENT)
                 return 0;
         if (i->execution_policy)
                 (void)json_parse(i->execution_policy, strlen(i->execution_policy), &policy, NULL);
-        has_path = i->assignee_user_id || json_array_size(json_object_get(policy, "stages")) > 0;
+        bool has_path =
+                i->assignee_user_id || json_array_size(json_object_get(policy, "stages")) > 0;
         json_decref(policy);
         if (has_path)
                 return 0;
-        r = err_set(err, ERR_UNPROCESSABLE,
-                    "invalid_issue_disposition: in_review needs somebody who reviews: a user as "
-                    "assignee, or an execution policy with stages");
+        int r = err_set(
+                err, ERR_UNPROCESSABLE,
+                "invalid_issue_disposition: in_review needs somebody who reviews: a user as "
+                "assignee, or an execution policy with stages");
         if (err)
                 err_details(err, xstrdup("{\"code\":\"invalid_issue_disposition\","
                                          "\"missing\":\"review_path\"}"));
@@ -256,7 +255,6 @@ static int issue_change(struct db *db, void *arg, struct err *err)
         struct issue_change_context x = { db, op, q->rt, &q->kick };
         struct issue *i = q->issue, before;
         const char *to = p->status;
-        bool moved;
         int r = issue_load(db, op, q->reference, true, i, err);
 
         if (r >= 0)
@@ -266,8 +264,8 @@ static int issue_change(struct db *db, void *arg, struct err *err)
         before = *i;
         r = issue_put_patch(op, p, i, err);
         i->updated_at = clock_now_us();
-        moved = !issue_same(before.assignee_agent_id, i->assignee_agent_id) ||
-                !issue_same(before.assignee_user_id, i->assignee_user_id);
+        bool moved = !issue_same(before.assignee_agent_id, i->assignee_agent_id) ||
+                     !issue_same(before.assignee_user_id, i->assignee_user_id);
         if (r >= 0 && moved)
                 r = issue_may_assign(db, op, i->company_id, err);
         if (r >= 0)
@@ -316,11 +314,10 @@ int issue_update(struct op *op, struct runtime *rt, const char *reference,
                              .patch = patch,
                              .issue = ret,
                              .comment = ret_comment };
-        int r;
 
         *ret_comment = (struct issue_comment){ 0 };
         FAULT("issue.update.before");
-        r = store_write(op, rt->store, issue_change, &q, err);
+        int r = store_write(op, rt->store, issue_change, &q, err);
         FAULT("issue.update.after");
         if (r >= 0 && q.kick)
                 run_host_kick(rt->runs);
@@ -395,11 +392,10 @@ int issue_inbox(struct op *op, struct runtime *rt, const char *statuses,
                 .limit = INT64_MAX,
         };
         struct issue_rows own = { .arena = op->arena };
-        int r;
 
         if (op->actor->type != ACTOR_AGENT)
                 return err_set(err, ERR_UNAUTHORIZED, "Agent authentication required");
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)
                 r = issues_list(db, &filter, op->arena, issue_collect, &own, err);
         for (size_t n = 0; r >= 0 && n < own.n; n++) {

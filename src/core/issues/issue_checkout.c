@@ -73,14 +73,13 @@ static int write_taken(struct db *db, struct request *q, struct err *err)
 {
         struct issue *i = q->issue, seen = *i;
         int64_t now = clock_now_us();
-        int r;
 
         i->assignee_agent_id = q->taking->agent_id;
         issue_set_status(i, "in_progress", now);
         i->started_at = i->updated_at = now;
         i->checkout_run_id = i->execution_run_id = run_of(q);
         i->execution_locked_at = run_of(q) ? now : 0;
-        r = issue_check_assignee(db, q->op, i, err);
+        int r = issue_check_assignee(db, q->op, i, err);
         if (r >= 0)
                 r = issues_update(db, i, &seen, err);
         if (r == 0)
@@ -131,10 +130,9 @@ int issue_checkout(struct op *op, struct runtime *rt, const char *reference,
         struct request q = {
                 .op = op, .rt = rt, .reference = reference, .taking = taking, .issue = ret
         };
-        int r;
 
         FAULT("issue.checkout.before");
-        r = store_write(op, rt->store, issue_take, &q, err);
+        int r = store_write(op, rt->store, issue_take, &q, err);
         FAULT("issue.checkout.after");
         if (r >= 0 && q.kick)
                 run_host_kick(rt->runs);
@@ -146,10 +144,9 @@ int issue_checkout(struct op *op, struct runtime *rt, const char *reference,
 static int put_back(struct db *db, struct request *q, const char *action, struct err *err)
 {
         struct issue *i = q->issue;
-        int r;
 
         i->updated_at = clock_now_us();
-        r = issues_update(db, i, q->previous, err);
+        int r = issues_update(db, i, q->previous, err);
         if (r == 0)
                 return issue_conflict(q->previous, "Issue was changed by someone else", err);
         return r < 0 ? r
@@ -186,10 +183,9 @@ int issue_release(struct op *op, struct runtime *rt, const char *reference, stru
         struct request q = {
                 .op = op, .reference = reference, .issue = ret, .previous = &previous
         };
-        int r;
 
         FAULT("issue.release.before");
-        r = store_write(op, rt->store, issue_give_back, &q, err);
+        int r = store_write(op, rt->store, issue_give_back, &q, err);
         FAULT("issue.release.after");
         return r;
 }

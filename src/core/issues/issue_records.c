@@ -28,7 +28,6 @@ int issue_add_comment(const struct issue_change_context *x, const struct issue *
 {
         const struct op *op = x->op;
         const struct actor *a = op->actor;
-        int r;
 
         c->id = arena_strdup(op->arena, uuid_new().s);
         c->company_id = i->company_id;
@@ -40,7 +39,7 @@ int issue_add_comment(const struct issue_change_context *x, const struct issue *
         c->author_user_id = a->user_id;
         c->created_by_run_id = op->run_id;
         c->created_at = c->updated_at = clock_now_us();
-        r = issue_comments_insert(x->db, c, err);
+        int r = issue_comments_insert(x->db, c, err);
         if (r >= 0)
                 r = audit(x->db, op, i->company_id, "issue.comment_added", "issue", i->id,
                           json_pack("{s:s, s:s}", "identifier", i->identifier, "commentId", c->id),
@@ -51,13 +50,12 @@ int issue_add_comment(const struct issue_change_context *x, const struct issue *
 static int issue_reopen(struct db *db, struct request *q, struct issue *i, struct err *err)
 {
         struct issue before = *i;
-        int r;
 
         if (!(q->posting->reopen || q->posting->resume) || !issue_is_closed(i))
                 return 0;
         i->updated_at = clock_now_us();
         issue_set_status(i, "todo", i->updated_at);
-        r = issues_update(db, i, &before, err);
+        int r = issues_update(db, i, &before, err);
         if (r == 0)
                 return issue_conflict(&before, "Issue was changed by someone else", err);
         return r < 0 ? r
@@ -103,10 +101,9 @@ int issue_comment_create(struct op *op, struct runtime *rt, const char *referenc
         struct request q = {
                 .op = op, .rt = rt, .reference = reference, .posting = posting, .comment = ret
         };
-        int r;
 
         FAULT("issue.comment.before");
-        r = store_write(op, rt->store, issue_post, &q, err);
+        int r = store_write(op, rt->store, issue_post, &q, err);
         FAULT("issue.comment.after");
         if (r >= 0 && q.kick)
                 run_host_kick(rt->runs);
@@ -168,7 +165,6 @@ static int document_write(struct db *db, void *arg, struct err *err)
         const struct actor *a = q->op->actor;
         struct issue_document_revision v = q->writing->revision;
         struct issue_document *d = q->document;
-        const char *seen;
         struct issue i;
         int r = issue_load(db, q->op, q->reference, true, &i, err);
 
@@ -183,7 +179,7 @@ static int document_write(struct db *db, void *arg, struct err *err)
                 r = document_load(db, q, &i, err);
         if (r < 0)
                 return r;
-        seen = d->latest_revision_id;
+        const char *seen = d->latest_revision_id;
         if (!q->writing->has_title && !q->created)
                 v.title = d->title;
         v.id = arena_strdup(q->op->arena, uuid_new().s);
@@ -225,10 +221,9 @@ int issue_document_put(struct op *op, struct runtime *rt, const char *reference,
         struct request q = {
                 .op = op, .reference = reference, .key = key, .writing = writing, .document = ret
         };
-        int r;
 
         FAULT("issue.document.before");
-        r = store_write(op, rt->store, document_write, &q, err);
+        int r = store_write(op, rt->store, document_write, &q, err);
         FAULT("issue.document.after");
         *ret_created = q.created;
         return r;

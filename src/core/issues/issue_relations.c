@@ -103,22 +103,19 @@ static int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, 
                                        const struct issue *i, bool *ret, struct err *err)
 {
         struct execution_workspace workspace;
-        const char *id;
-        json_t *config;
-        int r;
 
         *ret = false;
         if (!i->execution_workspace_id)
                 return 0;
-        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        int r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
         }
         if (r < 0)
                 return r;
-        config = execution_workspace_config(workspace.metadata);
-        id = json_get_string(config, "environmentId");
+        json_t *config = execution_workspace_config(workspace.metadata);
+        const char *id = json_get_string(config, "environmentId");
         if (id)
                 r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id, ret, err);
         json_decref(config);
@@ -141,11 +138,10 @@ static int check_place(struct db *db, struct runtime *rt, const struct op *op,
                                "executionWorkspacePreference",
                                had || has ? i->execution_workspace_preference : NULL);
         struct field_change fields = { .of = FIELD_OF_ISSUE, .before = was, .after = is };
-        int r;
 
         if (op->actor->type != ACTOR_AGENT || json_equal(was, is))
                 return 0;
-        r = access_manage_environments(db, op->actor, i->company_id, err);
+        int r = access_manage_environments(db, op->actor, i->company_id, err);
         if (r >= 0)
                 r = issue_workspace_is_isolated(db, rt, op, i, &fields.is_isolated, err);
         return r < 0 ? r : agent_fields_check(db, op, &fields, NULL, err);
@@ -162,7 +158,6 @@ static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
         CLEAN(json_decrefp) json_t *policy = NULL;
         struct project project = { 0 };
         struct agent agent;
-        const char *id;
         int r = 0;
 
         if (op->actor->type != ACTOR_AGENT || issue_same(before->project_id, i->project_id))
@@ -178,7 +173,7 @@ static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
                         r = agent_place_is_isolated(db, rt, op->arena, &agent, &fields.is_isolated,
                                                     err);
         }
-        id = json_get_string(policy, "environmentId");
+        const char *id = json_get_string(policy, "environmentId");
         if (r >= 0 && id && fields.is_isolated)
                 r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id,
                                                   &fields.is_isolated, err);
@@ -225,11 +220,10 @@ int issue_write_blockers(struct db *db, const struct issue *i, const struct issu
 {
         json_t *item;
         size_t at;
-        int r;
 
         if (!patch->blocked_by)
                 return 0;
-        r = issue_blockers_clear(db, i->id, err);
+        int r = issue_blockers_clear(db, i->id, err);
         json_array_foreach(patch->blocked_by, at, item)
         {
                 struct uuid id;
@@ -284,13 +278,11 @@ int issue_tell_workspace(struct db *db, const struct op *op, const struct issue 
 {
         struct execution_workspace workspace;
         json_t *metadata;
-        int64_t seen;
-        int r;
 
         if (!settings || !i->execution_workspace_id || !i->execution_workspace_preference ||
             !streq(i->execution_workspace_preference, REUSE))
                 return 0;
-        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        int r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
@@ -302,7 +294,7 @@ int issue_tell_workspace(struct db *db, const struct op *op, const struct issue 
                 return r;
         workspace.metadata = json_to_arena(op->arena, metadata);
         json_decref(metadata);
-        seen = workspace.updated_at;
+        int64_t seen = workspace.updated_at;
         workspace.updated_at = i->updated_at;
         r = execution_workspaces_replace(db, &workspace, seen, err);
         return r == 0 ? err_set(err, ERR_CONFLICT, "The workspace was changed by someone else") : r;

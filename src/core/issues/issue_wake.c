@@ -25,12 +25,11 @@ static int wake_agent(const struct issue_change_context *x, const struct issue *
         };
         struct wake_result result;
         struct agent g;
-        json_t *payload;
         int r = agents_get(x->db, agent_id, x->op->arena, &g, err);
 
         if (r < 0 || !run_agent_is_invokable(&g))
                 return r;
-        payload = json_pack("{s:s, s:s*}", "issueId", i->id, "commentId", comment_id);
+        json_t *payload = json_pack("{s:s, s:s*}", "issueId", i->id, "commentId", comment_id);
         req.payload = payload;
         r = run_wake_in(x->db, x->op, x->rt, &req, &result, err);
         json_decref(payload);
@@ -222,16 +221,15 @@ static int wake_mentioned(const struct issue_change_context *x, const struct iss
                           const struct issue_comment *c, struct err *err)
 {
         struct agents all = { .arena = x->op->arena };
-        struct issue_mentions m;
-        int r;
 
         if (!strchr(c->body, '@') && !strstr(c->body, "agent://"))
                 return 0;
-        r = agents_list(x->db, i->company_id, x->op->arena, collect_agent, &all, err);
+        int r = agents_list(x->db, i->company_id, x->op->arena, collect_agent, &all, err);
         if (r < 0)
                 return r;
-        m = (struct issue_mentions){ all.at, all.n,
-                                     arena_alloc(x->op->arena, all.n * sizeof(bool)) };
+        struct issue_mentions m =
+                (struct issue_mentions){ all.at, all.n,
+                                         arena_alloc(x->op->arena, all.n * sizeof(bool)) };
         issue_find_mentions(c->body, &m);
         for (size_t n = 0; r >= 0 && n < all.n; n++) {
                 const char *id = all.at[n].id;

@@ -23,11 +23,11 @@ const struct kind *kind_find(const struct runtime *rt, const char *driver, const
 const struct kind *kind_of_config(const struct runtime *rt, const char *driver,
                                   const json_t *config)
 {
-        const struct kind *found;
         struct arena arena;
 
         arena_init(&arena);
-        found = kind_find(rt, driver, arena_strtrim(&arena, json_get_string(config, "provider")));
+        const struct kind *found =
+                kind_find(rt, driver, arena_strtrim(&arena, json_get_string(config, "provider")));
         arena_done(&arena);
         return found;
 }

@@ -25,11 +25,10 @@ static const json_t *given_request(const json_t *workspace)
 {
         const json_t *metadata = json_get_object(workspace, "metadata");
         const json_t *request = json_get_object(metadata, "workspaceRealizationRequest");
-        const json_t *source;
 
         if (!request)
                 request = json_get_object(metadata, "request");
-        source = json_get_object(request, "source");
+        const json_t *source = json_get_object(request, "source");
         if (!request || json_integer_value(json_object_get(request, "version")) != 1 ||
             !non_blank(source, "localPath") || !non_blank(request, "companyId") ||
             !non_blank(request, "environmentId") || !non_blank(request, "heartbeatRunId") ||
@@ -180,14 +179,12 @@ json_t *realization_elsewhere(struct op *op, const struct kind *kind, const stru
         const char *local = json_get_string(workspace, "localPath");
         const char *remote = json_get_string(workspace, "remotePath");
         const json_t *metadata = json_from_text(op->arena, lease->metadata);
-        const char *cwd, *path;
-        json_t *record;
 
-        cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
+        const char *cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
         if (!cwd)
                 cwd = remote ? remote : local;
-        record = realization_record(kind, env, lease, workspace, cwd);
-        path = json_get_string(json_get_object(record, "remote"), "path");
+        json_t *record = realization_record(kind, env, lease, workspace, cwd);
+        const char *path = json_get_string(json_get_object(record, "remote"), "path");
         if (!path)
                 path = json_get_string(json_get_object(record, "local"), "path");
         return realization_answer(op, path ? path : "/", record);

@@ -89,13 +89,12 @@ json_t *sandbox_config_from_metadata_loose(const struct runtime *rt, const json_
 {
         const char *provider = json_get_string(metadata, "provider");
         const struct kind *kind;
-        json_t *config;
 
         if (!provider)
                 return NULL;
         if (sandbox_builtin(rt, provider, &kind, NULL) >= 0)
                 return sandbox_config_from_metadata_strict(metadata);
-        config = json_copy((json_t *)metadata);
+        json_t *config = json_copy((json_t *)metadata);
         json_object_set_new(config, "reuseLease",
                             json_boolean(json_is_true(json_object_get(metadata, "reuseLease"))));
         return config;

@@ -71,12 +71,11 @@ static json_t *blocking_reasons(const struct deletion *d)
 static int environment_remove(struct db *db, void *arg, struct err *err)
 {
         struct deletion *d = arg;
-        json_t *blocked;
         int r = load_with_references(db, d, err);
 
         if (r < 0)
                 return r;
-        blocked = blocking_reasons(d);
+        json_t *blocked = blocking_reasons(d);
         if (json_array_size(blocked) > 0) {
                 json_t *details = json_pack("{s:o}", "deleteBlockedReasons", blocked);
 
@@ -114,10 +113,8 @@ static int environment_remove(struct db *db, void *arg, struct err *err)
 
 static int delete_row(struct deletion *d, struct err *err)
 {
-        int r;
-
         FAULT("environment.delete.before");
-        r = store_write(d->op, d->rt->store, environment_remove, d, err);
+        int r = store_write(d->op, d->rt->store, environment_remove, d, err);
         FAULT("environment.delete.after");
         return r;
 }

@@ -352,12 +352,11 @@ static int write_decision(struct db *db, void *arg, struct err *err)
 {
         struct decision *d = arg;
         const struct kind *kind;
-        bool ready;
         int r = places_get(db, d->id, d->op->arena, &d->place, err);
 
         if (r < 0)
                 return r;
-        ready = streq(d->place.state, PLACE_READY) && streq(d->to, PLACE_CLOSING);
+        bool ready = streq(d->place.state, PLACE_READY) && streq(d->to, PLACE_CLOSING);
         if (!ready && !streq(d->place.state, PLACE_UNCERTAIN) &&
             !streq(d->place.state, PLACE_CLOSING))
                 return err_set(

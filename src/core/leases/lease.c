@@ -49,11 +49,10 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
                 struct lease_record *ret, struct err *err)
 {
         struct renewal q = { op, lease_id, ret, ttl_ms };
-        int r;
 
         *ret = (struct lease_record){ 0 };
         FAULT("lease.renew.before");
-        r = store_write(op, rt->store, write_renewal, &q, err);
+        int r = store_write(op, rt->store, write_renewal, &q, err);
         FAULT("lease.renew.after");
         return r;
 }
@@ -84,12 +83,11 @@ static int record_realization(struct db *db, void *arg, struct err *err)
 {
         struct metadata_update *u = arg;
         struct lease lease;
-        json_t *metadata;
         int r = leases_get(db, u->lease_id, u->op->arena, &lease, err);
 
         if (r < 0)
                 return r;
-        metadata = json_from_text(u->op->arena, lease.metadata);
+        json_t *metadata = json_from_text(u->op->arena, lease.metadata);
         if (!metadata)
                 metadata = json_keep(u->op->arena, json_object());
         json_object_set(metadata, "workspaceRealization", u->realization);

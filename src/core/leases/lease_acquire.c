@@ -64,12 +64,11 @@ static int is_held_by_run(struct db *db, const struct acquisition *q, const stru
                           struct err *err)
 {
         int64_t living;
-        int r;
 
         if (!streq(p->state, PLACE_HELD) || !p->holder_run_id || !q->req->run_id ||
             !streq(p->holder_run_id, q->req->run_id))
                 return 0;
-        r = leases_count_living(db, p->id, NULL, &living, err);
+        int r = leases_count_living(db, p->id, NULL, &living, err);
         return r < 0 ? r : living > 0;
 }
 
@@ -377,11 +376,9 @@ static void undo_bind(struct acquisition *q)
 static int lease_reuse(struct acquisition *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        struct op shield;
-        int r;
 
         FAULT("lease.claim.before");
-        r = store_write(q->op, q->rt->store, lease_claim, q, err);
+        int r = store_write(q->op, q->rt->store, lease_claim, q, err);
         FAULT("lease.claim.after");
         if (r < 0 || !q->claimed)
                 return r;
@@ -397,7 +394,7 @@ static int lease_reuse(struct acquisition *q, struct err *err)
                 return r;
         }
         /* A place that cannot be resumed is useless; it is closed, and a new one is opened. */
-        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         place_insist(&q->place);
         if (!q->joined && !q->has_stale &&
             place_commit_move(&shield, q->rt, &q->place, PLACE_CLOSING,
@@ -413,7 +410,6 @@ static int lease_reuse(struct acquisition *q, struct err *err)
 static int open_new(struct acquisition *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        int r;
 
         q->place = (struct place){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
@@ -429,7 +425,7 @@ static int open_new(struct acquisition *q, struct err *err)
         };
         if (!q->plan.has_world)
                 return 0;
-        r = reserve_check(err);
+        int r = reserve_check(err);
         if (r >= 0)
                 r = intend_once(q, err);
         if (r != 0)
@@ -449,11 +445,9 @@ static int open_new(struct acquisition *q, struct err *err)
 
 static int bind_lease(struct acquisition *q, struct err *err)
 {
-        int r;
-
         build_lease(q);
         FAULT("lease.bind.before");
-        r = store_write(q->op, q->rt->store, lease_bind, q, err);
+        int r = store_write(q->op, q->rt->store, lease_bind, q, err);
         FAULT("lease.bind.after");
         if (r >= 0)
                 return 0;
@@ -540,21 +534,19 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
                   const struct lease_request *req, struct lease_record *ret, struct err *err)
 {
         struct acquisition q = { .op = op, .rt = rt, .env = env, .req = req, .record = ret };
-        struct op longer;
-        int r;
 
         *ret = (struct lease_record){ 0 };
         if (!streq(env->status, "active"))
                 return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
                                env->name);
         q.kind = kind_of_environment(rt, env);
-        r = kind_required(q.kind, env->driver, err);
+        int r = kind_required(q.kind, env->driver, err);
         if (r >= 0)
                 r = check_allowed(&q, err);
         if (r >= 0)
                 r = q.kind->plan(op, rt, env, req, &q.plan, err);
         /* The lease is recorded after the place was opened, however long that may take. */
-        longer = op_with_time(op, q.plan.open_ms);
+        struct op longer = op_with_time(op, q.plan.open_ms);
         q.op = &longer;
         if (r >= 0)
                 r = acquire_steps(&q, err);

@@ -97,7 +97,6 @@ static int lease_begin_release(struct db *db, void *arg, struct err *err)
 {
         struct release *rel = arg;
         struct lease_record *record = rel->record;
-        bool retain;
         int r = lease_record_get(db, rel->lease_id, rel->op->arena, record, err);
 
         if (r < 0)
@@ -106,7 +105,7 @@ static int lease_begin_release(struct db *db, void *arg, struct err *err)
         if (!lease_is_living(&record->lease))
                 return 0;
         rel->kind = lease_find_kind(rel->rt, record);
-        retain = keeps_place(rel);
+        bool retain = keeps_place(rel);
         rel->outcome = RELEASE_DONE;
         if (!retain) {
                 r = places_get(db, record->lease.place_id, rel->op->arena, &rel->place, err);
@@ -173,7 +172,6 @@ static int record_finish(struct op *op, struct runtime *rt, struct place *place,
         CLEAN(err_done) struct err failure = { 0 };
         struct outcome o = { .rt = rt, .place = place, .to = to };
         struct op shield = op_shield(op, rt->settings.close_timeout_ms);
-        int r;
 
         /* A failure for want of the daemon's own resources says nothing about a place that is to
          * stay. */
@@ -185,7 +183,7 @@ static int record_finish(struct op *op, struct runtime *rt, struct place *place,
                 atomic_fetch_add(&rt->counters.cleanup_failures, 1);
         }
         FAULT("lease.finish.before");
-        r = store_write(&shield, rt->store, record_outcome, &o, &failure);
+        int r = store_write(&shield, rt->store, record_outcome, &o, &failure);
         FAULT("lease.finish.after");
         if (r == ERR_CONFLICT) {
                 atomic_fetch_add(&rt->counters.conflicts, 1);
@@ -256,11 +254,9 @@ int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place,
 static int run_release(struct release *rel, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct op shield;
-        int r;
 
         FAULT("lease.release.before");
-        r = store_write(rel->op, rel->rt->store, lease_begin_release, rel, err);
+        int r = store_write(rel->op, rel->rt->store, lease_begin_release, rel, err);
         FAULT("lease.release.after");
         if (r < 0 || rel->outcome == RELEASE_WAS_OVER)
                 return r;
@@ -269,7 +265,7 @@ static int run_release(struct release *rel, struct err *err)
                 return 0;
         /* From here on the lease has ended, whatever the provider says; its answer is recorded on
          * the lease. */
-        shield = op_shield(rel->op, rel->rt->settings.workspace_timeout_ms);
+        struct op shield = op_shield(rel->op, rel->rt->settings.workspace_timeout_ms);
         if (rel->outcome == RELEASE_LEAVE) /* the sweeper goes on with what fails */
                 (void)workspace_give_up(&shield, rel->rt, &rel->place, rel->lease_id, NULL, NULL);
         else if (rel->outcome == RELEASE_PARK)

@@ -166,7 +166,6 @@ static int stock_make(struct making *m, struct err *err)
 {
         struct lease_request nobody = { 0 };
         struct op shield;
-        int r;
 
         m->place = (struct place){
                 .id = arena_strdup(m->op->arena, uuid_new().s),
@@ -180,7 +179,7 @@ static int stock_make(struct making *m, struct err *err)
         };
         m->opened = (struct provider_lease){ 0 };
         FAULT("sandbox.stock_intend.before");
-        r = store_write(m->op, m->rt->store, stock_intend, m, err);
+        int r = store_write(m->op, m->rt->store, stock_intend, m, err);
         FAULT("sandbox.stock_intend.after");
         if (r != 0)
                 return r;

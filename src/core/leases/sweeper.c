@@ -83,10 +83,9 @@ static struct op limited_op(const struct pass *f)
 static int sweep_move(const struct pass *f, struct place *place, const char *to, const char *note)
 {
         CLEAN(err_done) struct err err = { 0 };
-        int r;
 
         FAULT("sweep.move.before");
-        r = place_commit_move(f->op, f->rt, place, to, note, &err);
+        int r = place_commit_move(f->op, f->rt, place, to, note, &err);
         FAULT("sweep.move.after");
         if (r < 0 && r != ERR_CONFLICT)
                 log_warn("could not take up a place", LOG_S("place", place->id),
@@ -151,13 +150,12 @@ static void end_leases_of_dead(const struct pass *f, struct place *place)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct lease *leases;
-        int n;
 
         if (place->next_attempt_at || !streq(place->owner_node, f->rt->node.id.s) ||
             !kind_is_dead(f->rt, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
-        n = store_read_begin(f->op, f->rt->store, &db, NULL);
+        int n = store_read_begin(f->op, f->rt->store, &db, NULL);
         if (n >= 0)
                 n = leases_living_of_place(db, place->id, f->op->arena, &leases, NULL);
         store_read_end(&db);
@@ -171,13 +169,12 @@ static void heal_held(const struct pass *f, struct place *place)
         bool reusable = streq(place->policy, POLICY_REUSE_ENVIRONMENT);
         struct op limited = limited_op(f);
         struct unused u = { f->rt, place, reusable ? PLACE_HELD : PLACE_CLOSING, false };
-        int r;
 
         end_leases_of_dead(f, place);
         if (!is_abandoned(f, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         FAULT("sweep.unused.before");
-        r = store_write(f->op, f->rt->store, sweep_take_unused, &u, &err);
+        int r = store_write(f->op, f->rt->store, sweep_take_unused, &u, &err);
         FAULT("sweep.unused.after");
         if (r < 0 || !u.is_unused)
                 return;
@@ -337,14 +334,13 @@ static int sweep_shift_times(struct db *db, void *arg, struct err *err)
 int sweep_follow_clock(struct op *op, struct runtime *rt, int64_t *ret_jump_us, struct err *err)
 {
         struct jump j = { .delta_us = clock_steady_lag_us() };
-        int r;
 
         *ret_jump_us = 0;
         if (j.delta_us <= CLOCK_JUMP_US && j.delta_us >= -CLOCK_JUMP_US) {
                 clock_steady_add(j.delta_us);
                 return 0;
         }
-        r = store_write(op, rt->store, sweep_shift_times, &j, err);
+        int r = store_write(op, rt->store, sweep_shift_times, &j, err);
         if (r >= 0)
                 *ret_jump_us = j.delta_us;
         else if (j.followed)

@@ -112,10 +112,8 @@ void live_attach(struct live *live, struct store *store)
 
 int64_t live_last_id(struct live *live)
 {
-        int64_t id;
-
         pthread_mutex_lock(&live->lock);
-        id = live->next - 1;
+        int64_t id = live->next - 1;
         pthread_mutex_unlock(&live->lock);
         return id;
 }
@@ -251,11 +249,11 @@ void live_reader_remove(struct live_reader *reader)
 static struct live_event *lost_event(struct live_reader *reader)
 {
         json_t *payload = json_object();
-        struct shared_event *e;
 
         json_object_set_new(payload, "after", json_integer(reader->lost));
         json_object_set_new(payload, "before", json_integer(reader->at));
-        e = new_event(reader->company_id, reader->is_behind ? "missed" : "reset", payload);
+        struct shared_event *e =
+                new_event(reader->company_id, reader->is_behind ? "missed" : "reset", payload);
         json_decref(payload);
         /* A reader that comes back with this number goes on at the same event. */
         number_event(e, reader->at - 1);
@@ -278,10 +276,9 @@ static struct shared_event *find_next(struct live *live, struct live_reader *rea
 struct live_event *live_reader_take(struct live *live, struct live_reader *reader)
 {
         struct shared_event *e = NULL;
-        int64_t gone;
 
         pthread_mutex_lock(&live->lock);
-        gone = live_rings_gone(&live->rings, reader->company_id);
+        int64_t gone = live_rings_gone(&live->rings, reader->company_id);
         if (reader->at <= gone) {
                 reader->is_behind = reader->is_behind || reader->lost == LIVE_NOW;
                 reader->lost = reader->lost == LIVE_NOW ? reader->at - 1 : reader->lost;

@@ -52,10 +52,8 @@ static void leave_class(struct live_rings *all, struct live_ring *r)
 
 static void enter_class(struct live_rings *all, struct live_ring *r)
 {
-        struct live_ring **head;
-
         r->size_class = class_of(r->bytes);
-        head = &all->sizes[r->size_class];
+        struct live_ring **head = &all->sizes[r->size_class];
         if (!*head)
                 *head = r->older = r->newer = r;
         r->newer = *head;
@@ -201,7 +199,6 @@ struct shared_event *live_rings_find(const struct live_rings *all, const char *c
 {
         const struct live_ring *r = find_ring(all, company_id);
         size_t low = 0, high = r ? r->n : 0;
-        struct shared_event *e;
 
         while (low < high) {
                 size_t middle = low + (high - low) / 2;
@@ -213,7 +210,7 @@ struct shared_event *live_rings_find(const struct live_rings *all, const char *c
         }
         if (!r || low == r->n)
                 return NULL;
-        e = *slot(r, low);
+        struct shared_event *e = *slot(r, low);
         atomic_fetch_add(&e->refs, 1);
         return e;
 }

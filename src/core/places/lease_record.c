@@ -26,13 +26,11 @@ int lease_kind(const struct runtime *rt, const struct lease_record *record, cons
                struct err *err)
 {
         struct arena arena;
-        const char *driver;
-        int r;
 
         arena_init(&arena);
-        driver = lease_driver_key(record, &arena);
+        const char *driver = lease_driver_key(record, &arena);
         *ret = kind_find(rt, driver, record->lease.provider);
-        r = kind_required(*ret, driver, err);
+        int r = kind_required(*ret, driver, err);
         arena_done(&arena);
         return r;
 }

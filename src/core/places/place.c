@@ -30,7 +30,6 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
                struct err *err)
 {
         struct place to = *place;
-        const struct kind *kind;
         int r = place_transition_check(place->state, state, err);
 
         if (r < 0)
@@ -51,7 +50,7 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
         if (r == 0)
                 return err_set(err, ERR_CONFLICT,
                                "The place changed in the meantime; nothing was done.");
-        kind = streq(state, PLACE_GONE) ? kind_of_place(rt, place) : NULL;
+        const struct kind *kind = streq(state, PLACE_GONE) ? kind_of_place(rt, place) : NULL;
         if (kind && kind->unclaim) {
                 r = kind->unclaim(db, place, err);
                 if (r < 0)

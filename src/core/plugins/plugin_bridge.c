@@ -209,12 +209,11 @@ static int begin_job(struct runtime *rt, const struct plugin *p, const char *job
         char at[ISO_TIME_LEN + 1];
         char *run_id = xstrdup(run->s);
         int64_t id;
-        int r;
 
         clock_iso(clock_wall_us(), at);
         params = json_pack("{s:{s:s, s:s, s:s, s:s}}", "job", "jobKey", job, "runId", run->s,
                            "trigger", "manual", "scheduledAt", at);
-        r = plugin_call_begin(
+        int r = plugin_call_begin(
                 rt->plugins->host,
                 &(struct plugin_call){ .plugin_id = p->id, .method = "runJob", .params = params },
                 job_ended, run_id, &id, err);

@@ -145,12 +145,12 @@ static int run_probes(struct sandbox_check *k, struct buf *out, struct err *err)
                              .ctx = k };
         struct op shield = op_shield(k->op, PLUGIN_SHIELD_MS);
         struct stat st;
-        int r;
 
         /* The running worker uses its own copies. */
         spec.copies = arena_printf(k->op->arena, "%s.check", spec.copies);
         spec.probes = k->probes;
-        r = plugin_host_command(k->op, &config, &spec, k->op->arena, &tool.path, &tool.argv, err);
+        int r = plugin_host_command(k->op, &config, &spec, k->op->arena, &tool.path, &tool.argv,
+                                    err);
         if (r >= 0)
                 r = tool_run(k->op, &tool, &status, err);
         if (r >= 0 && (status.exit_code != 0 || out->len == 0))
@@ -173,7 +173,6 @@ int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_ke
         struct confine_policy *policy = &reg->policy;
         struct sandbox_check k = { .op = op, .reg = reg, .p = &ret->plugin, .ret = ret };
         struct worker_spec spec;
-        const char *decoy;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         *ret = (struct plugin_sandbox){ 0 };
@@ -186,7 +185,7 @@ int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_ke
         if (r < 0)
                 return r;
         k.spec = &spec;
-        decoy = arena_printf(op->arena, "%s/decoy-%s", reg->plugin_dir, uuid_new().s);
+        const char *decoy = arena_printf(op->arena, "%s/decoy-%s", reg->plugin_dir, uuid_new().s);
         r = file_write_at(AT_FDCWD, decoy, "", 0, 0600, err);
         if (r < 0)
                 return r;

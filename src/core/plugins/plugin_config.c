@@ -76,12 +76,11 @@ static int check_config(const struct plugin *p, const json_t *config, json_t **r
 {
         CLEAN(json_decrefp) json_t *manifest = NULL;
         CLEAN(json_decrefp) json_t *errors = json_array();
-        const json_t *schema;
         int r = json_parse(p->manifest, strlen(p->manifest), &manifest, err);
 
         if (r < 0)
                 return r;
-        schema = json_object_get(manifest, "instanceConfigSchema");
+        const json_t *schema = json_object_get(manifest, "instanceConfigSchema");
         if (has_secret(schema, config, 0))
                 return err_set(err, ERR_UNPROCESSABLE, NO_SECRETS);
         r = schema ? jsonschema_check(schema, config, errors, err) : 0;
@@ -124,11 +123,10 @@ static void tell_worker(struct op *op, struct runtime *rt, const struct plugin *
         struct plugin_call call = { .plugin_id = p->id,
                                     .method = "configChanged",
                                     .params = params };
-        int r;
 
         if (!plugin_host_is_running(rt->plugins->host, p->id))
                 return;
-        r = plugin_call(&shield, rt->plugins->host, &call, &answer, &err);
+        int r = plugin_call(&shield, rt->plugins->host, &call, &answer, &err);
         if (r < 0)
                 r = plugin_start_worker(&shield, rt->plugins, p, true, &err);
         if (r < 0)
@@ -177,7 +175,6 @@ int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
 {
         CLEAN(json_decrefp) json_t *params = NULL;
         CLEAN(json_decrefp) json_t *answer = NULL;
-        const char *text;
         struct plugin p;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
@@ -201,7 +198,7 @@ int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
                 return 0;
         }
         /* {ok, errors?, warnings?}: the first text is the one to show. */
-        text = json_string_value(json_array_get(json_object_get(answer, "errors"), 0));
+        const char *text = json_string_value(json_array_get(json_object_get(answer, "errors"), 0));
         if (!text)
                 text = json_string_value(json_array_get(json_object_get(answer, "warnings"), 0));
         *ret = (struct plugin_verdict){ .is_valid = json_is_true(json_object_get(answer, "ok")),

@@ -51,11 +51,10 @@ void plugin_abandon(struct op *op, struct plugin_registry *reg, const char *inst
 {
         CLEAN(err_done) struct err err = { 0 };
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
-        int r;
 
         if (!install_id)
                 return;
-        r = tree_remove(&shield, staging_of(op, reg, install_id), &err);
+        int r = tree_remove(&shield, staging_of(op, reg, install_id), &err);
         if (r >= 0)
                 r = tree_remove(&shield, package_of(op, reg, install_id), &err);
         if (r >= 0)
@@ -108,10 +107,9 @@ static int fetch_package(struct op *op, struct plugin_registry *reg,
                                       .owner_instance = rt->node.instance.s,
                                       .created_at = clock_now_us() };
         const char *prefix = staging_of(op, reg, row.id);
-        int r;
 
         FAULT("registry.intent.before");
-        r = store_write(op, rt->store, record_fetch, &row, err);
+        int r = store_write(op, rt->store, record_fetch, &row, err);
         FAULT("registry.intent.after");
         if (r < 0)
                 return r;
@@ -157,12 +155,10 @@ int plugin_obtain(struct op *op, struct plugin_registry *reg, const struct plugi
         struct uuid id = uuid_new();
         json_t *warning;
         size_t i;
-        bool full;
-        int r;
 
         /* At most so many at a time: each has a thread and an npm. */
         pthread_mutex_lock(&reg->lock);
-        full = reg->installs >= PLUGIN_INSTALLS_MAX;
+        bool full = reg->installs >= PLUGIN_INSTALLS_MAX;
         reg->installs += !full;
         pthread_mutex_unlock(&reg->lock);
         if (full)
@@ -173,8 +169,8 @@ int plugin_obtain(struct op *op, struct plugin_registry *reg, const struct plugi
                 MAX(op->deadline_ms, clock_mono_ms() + reg->tools.fetch_ms + PLUGIN_SHIELD_MS);
         if (!source->is_local)
                 ret->install_id = arena_strdup(op->arena, id.s);
-        r = source->is_local ? open_local(&patient, reg, source, sink, ret, err)
-                             : fetch_package(&patient, reg, source, sink, ret, err);
+        int r = source->is_local ? open_local(&patient, reg, source, sink, ret, err)
+                                 : fetch_package(&patient, reg, source, sink, ret, err);
         pthread_mutex_lock(&reg->lock);
         reg->installs--;
         pthread_mutex_unlock(&reg->lock);

@@ -68,13 +68,11 @@ static int load_installed(struct op *op, struct runtime *rt, struct plugin_sink 
                           struct plugin *row, struct err *err)
 {
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
-        struct plugin ready;
-        int r;
 
-        r = plugin_load_row(&shield, rt, row->id, row, err); /* its place in the order, too */
+        int r = plugin_load_row(&shield, rt, row->id, row, err); /* its place in the order, too */
         if (r < 0)
                 return r;
-        ready = *row;
+        struct plugin ready = *row;
         ready.status = PLUGIN_READY;
         FAULT("registry.load.before");
         r = plugin_commit(&shield, rt, row, &ready, NULL, NULL, err);

@@ -15,14 +15,13 @@ static int change_held(struct op *op, struct runtime *rt, const char *id_or_key,
                        void *arg, struct plugin *ret, struct err *err)
 {
         struct plugin seen;
-        const char *key;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r >= 0)
                 r = plugin_load_row(op, rt, id_or_key, &seen, err);
         if (r < 0)
                 return r;
-        key = seen.key;
+        const char *key = seen.key;
         r = plugin_hold(op, rt->plugins, key, err);
         if (r < 0)
                 return r;
@@ -40,7 +39,6 @@ static int enable_held(struct op *op, struct runtime *rt, const struct plugin *s
 {
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
         struct plugin next = *seen;
-        int r;
 
         (void)arg;
         if (streq(seen->status, PLUGIN_UPGRADE_PENDING))
@@ -53,7 +51,7 @@ static int enable_held(struct op *op, struct runtime *rt, const struct plugin *s
         next.status = PLUGIN_READY;
         next.last_error = NULL;
         FAULT("registry.enable.before");
-        r = plugin_commit(op, rt, seen, &next, "plugin.enabled", NULL, err);
+        int r = plugin_commit(op, rt, seen, &next, "plugin.enabled", NULL, err);
         FAULT("registry.enable.after");
         if (r >= 0)
                 r = plugin_activate(&shield, rt, &next, false, err);
@@ -93,10 +91,9 @@ int plugin_approve(struct op *op, struct runtime *rt, const char *id_or_key, boo
 static int stop_worker(struct op *op, struct runtime *rt, const struct plugin *p, struct err *err)
 {
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
-        int r;
 
         FAULT("registry.stop.before");
-        r = plugin_host_stop(&shield, rt->plugins->host, p->id, err);
+        int r = plugin_host_stop(&shield, rt->plugins->host, p->id, err);
         FAULT("registry.stop.after");
         return r;
 }
@@ -105,7 +102,6 @@ static int disable_held(struct op *op, struct runtime *rt, const struct plugin *
                         struct plugin *ret, struct err *err)
 {
         struct plugin next = *seen;
-        int r;
 
         if (!streq(seen->status, PLUGIN_READY))
                 return err_set(err, ERR_INVALID,
@@ -115,7 +111,7 @@ static int disable_held(struct op *op, struct runtime *rt, const struct plugin *
         next.status = PLUGIN_DISABLED;
         next.last_error = arg;
         FAULT("registry.disable.before");
-        r = plugin_commit(op, rt, seen, &next, "plugin.disabled", NULL, err);
+        int r = plugin_commit(op, rt, seen, &next, "plugin.disabled", NULL, err);
         FAULT("registry.disable.after");
         if (r >= 0)
                 r = stop_worker(op, rt, &next, err);

@@ -70,7 +70,6 @@ void plugin_log_add(void *registry, const char *plugin_key, const char *level, c
 {
         struct plugin_registry *reg = registry;
         struct line *line = xcalloc(1, sizeof(*line));
-        struct plugin_log *l;
 
         line->id = uuid_new();
         line->at = clock_now_us();
@@ -80,7 +79,7 @@ void plugin_log_add(void *registry, const char *plugin_key, const char *level, c
         line->size = sizeof(*line) + strlen(line->message) + (line->meta ? strlen(line->meta) : 0);
 
         pthread_mutex_lock(&reg->lock);
-        l = find_log(reg, plugin_key);
+        struct plugin_log *l = find_log(reg, plugin_key);
         if (!l) {
                 l = xcalloc(1, sizeof(*l));
                 l->key = xstrdup(plugin_key);
@@ -132,7 +131,6 @@ int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
 {
         const struct line *shown[LOG_LINES_MAX];
         struct plugin_registry *reg = rt->plugins;
-        const struct plugin_log *l;
         size_t n = 0;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
@@ -144,7 +142,7 @@ int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
         *ret = arena_alloc(op->arena, LOG_LINES_MAX * sizeof(**ret));
         *ret_n = 0;
         pthread_mutex_lock(&reg->lock);
-        l = find_log(reg, ret_plugin->key);
+        const struct plugin_log *l = find_log(reg, ret_plugin->key);
         for (const struct line *line = l ? l->first : NULL; line; line = line->next)
                 if ((!f->level || streq(f->level, line->level)) && line->at >= f->since_us)
                         shown[n++] = line;

@@ -29,13 +29,12 @@ void plugin_say(void *ctx, const char *line)
 {
         const struct plugin_sink *sink = ctx;
         struct plugin_operation *o = sink->operation;
-        char **at;
 
         log_debug("plugin operation", LOG_S("line", line));
         if (!o)
                 return;
         pthread_mutex_lock(&sink->reg->lock);
-        at = &o->lines[o->n_lines++ % PLUGIN_LINES_MAX];
+        char **at = &o->lines[o->n_lines++ % PLUGIN_LINES_MAX];
         free(*at);
         *at = xstrndup(line, 500);
         pthread_mutex_unlock(&sink->reg->lock);
@@ -89,12 +88,11 @@ static void background_submit(struct letter *letter)
 {
         struct background *b = container_of(letter, struct background, letter);
         CLEAN(err_done) struct err err = { 0 };
-        int r;
 
         b->job = (struct pool_job){ .run = background_run, .done = background_done };
         pool_job_lane(&b->job, LANE_PEERS,
                       lane_name(NULL, b->plugin_id ? b->plugin_id : "install"));
-        r = pool_submit(b->reg->config.pool, &b->job, &err);
+        int r = pool_submit(b->reg->config.pool, &b->job, &err);
         if (r < 0) {
                 background_finish(b, r, err.msg, NULL);
                 background_free(b);

@@ -67,10 +67,9 @@ struct commit_request {
 static int commit_plugin(struct db *db, void *arg, struct err *err)
 {
         struct commit_request *q = arg;
-        int r;
 
         q->next->updated_at = clock_now_us();
-        r = plugins_update(db, q->next, q->seen->updated_at, err);
+        int r = plugins_update(db, q->next, q->seen->updated_at, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "Plugin %s was changed meanwhile", q->seen->key);
         if (r >= 0 && q->install_id)
@@ -188,10 +187,9 @@ static void give_up_run(struct pool_job *job, struct op *op)
         struct plugin_starting *s = container_of(job, struct plugin_starting, job);
         CLEAN(err_done) struct err err = { 0 };
         struct plugin p;
-        int r;
 
         op->actor = &actor_system;
-        r = plugin_load_row(op, s->reg->config.rt, s->plugin_id, &p, &err);
+        int r = plugin_load_row(op, s->reg->config.rt, s->plugin_id, &p, &err);
         if (r >= 0)
                 r = plugin_hold(op, s->reg, p.key, &err);
         if (r >= 0) {
@@ -290,11 +288,10 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
                 .log = plugin_log_add,
                 .changed = worker_changed,
         };
-        int r;
 
         reg->config = *config;
         pthread_mutex_init(&reg->lock, NULL);
-        r = make_policy(reg, err);
+        int r = make_policy(reg, err);
         reg->tools = (struct plugin_tools){
                 .node = s->node ? s->node : "node",
                 .npm = s->npm ? s->npm : "npm",
@@ -523,10 +520,9 @@ static void start_run(struct pool_job *job, struct op *op)
         CLEAN(err_done) struct err err = { 0 };
         struct runtime *rt = s->reg->config.rt;
         struct plugin p, next;
-        int r;
 
         op->actor = &actor_system;
-        r = plugin_load_row(op, rt, s->plugin_id, &p, &err);
+        int r = plugin_load_row(op, rt, s->plugin_id, &p, &err);
         if (r >= 0)
                 r = plugin_hold(op, s->reg, p.key, &err);
         if (r < 0)

@@ -127,14 +127,13 @@ static int take_over_version(struct op *op, struct runtime *rt, const struct plu
         CLEAN(json_decrefp) json_t *added = NULL;
         CLEAN(store_read_end) struct db *db = NULL;
         struct key_check keys = { seen, now, f->package.manifest, err };
-        int r;
 
         if (!streq(found, seen->key))
                 return err_set(err, ERR_INVALID,
                                "Upgrade failed: new manifest ID '%s' does not match existing "
                                "plugin ID '%s'",
                                found, seen->key);
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)
                 r = plugins_list(db, NULL, op->arena, check_keys_of, &keys, err);
         store_read_end(&db);

@@ -102,11 +102,10 @@ int plugin_each_driver(struct op *op, struct runtime *rt,
                        struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        int r;
 
         if (!rt->plugins)
                 return 0;
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         return r < 0 ? r
                      : plugins_list(db, NULL, op->arena, show_drivers,
                                     &(struct driver_search){ op, rt->plugins->host, fn, ctx }, err);
@@ -129,15 +128,13 @@ int plugin_check_health(struct op *op, struct runtime *rt, const char *id_or_key
                         struct plugin_health *ret, struct err *err)
 {
         struct plugin *p = &ret->plugin;
-        bool runs, is_manifest;
-        int r;
 
         *ret = (struct plugin_health){ .is_good = true };
-        r = plugin_get(op, rt, id_or_key, p, err);
+        int r = plugin_get(op, rt, id_or_key, p, err);
         if (r < 0)
                 return r;
-        runs = plugin_status_runs(p->status);
-        is_manifest = json_get_string(plugin_manifest(op, p), "id") != NULL;
+        bool runs = plugin_status_runs(p->status);
+        bool is_manifest = json_get_string(plugin_manifest(op, p), "id") != NULL;
         ret->has_worker = plugin_host_view(rt->plugins->host, p->id, &ret->worker);
         add_check(ret, "registry", true, "Plugin found in registry");
         add_check(ret, "manifest", is_manifest,

@@ -32,10 +32,9 @@ static int cannot_tell(const char *path, struct err *err)
 static bool path_of(int fd, char *ret, size_t size)
 {
         char link[64];
-        ssize_t n;
 
         (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = readlink(link, ret, size - 1);
+        ssize_t n = readlink(link, ret, size - 1);
         ret[MAX(n, 0)] = '\0';
         return n > 0 && (size_t)n < size - 1 && ret[0] == '/';
 }
@@ -263,14 +262,14 @@ int own_files_check_but(const struct runtime *rt, int fd, const char *path, cons
 {
         CLEAN(named_done) struct named n = { .fd = fd };
         CLEAN(err_done) struct err unread = { 0 };
-        int r;
 
         if (fstat(fd, &n.st) < 0)
                 return cannot_tell(path, err);
         if (lies_in(fd, allowed))
                 return 0;
         /* Where the kernel does not say, only the way up is compared. */
-        r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &n.mountinfo, &unread);
+        int r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &n.mountinfo,
+                             &unread);
         if (r < 0 && unread.is_transient)
                 return cannot_tell(path, err);
         n.has_place = r >= 0 && find_in_fs(fd, &n.mountinfo, &n.place);

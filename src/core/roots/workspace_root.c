@@ -28,13 +28,12 @@ static bool open_beneath(struct opening *o, int dir, const char *root)
         CLEAN(err_done) struct err err = { 0 };
         const size_t len = strlen(root);
         const char *rest = o->path + len;
-        int r;
 
         if (strncmp(o->path, root, len) != 0 || (*rest != '/' && *rest != '\0'))
                 return false;
         while (*rest == '/')
                 rest++;
-        r = path_open_beneath(dir, *rest ? rest : ".", o->flags | O_DIRECTORY, 0, o->ret, &err);
+        int r = path_open_beneath(dir, *rest ? rest : ".", o->flags | O_DIRECTORY, 0, o->ret, &err);
         if (r < 0 && err.is_transient)
                 err_move(o->err, &err);
         return r >= 0;
@@ -43,10 +42,9 @@ static bool open_beneath(struct opening *o, int dir, const char *root)
 static bool real_path_of(int fd, char *ret, size_t size)
 {
         char link[64];
-        ssize_t n;
 
         (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = readlink(link, ret, size);
+        ssize_t n = readlink(link, ret, size);
         if (n <= 0 || n == (ssize_t)size || ret[0] != '/')
                 return false;
         ret[n] = '\0';
@@ -281,9 +279,9 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
 {
         CLEAN(cleanup_fd) int fd = -1;
         char real[4096];
-        int r;
 
-        r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd, err);
+        int r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd,
+                                 err);
         if (r <= 0)
                 return r < 0 ? r : refuse_path(rt, company_id, path, err);
         r = own_files_check(rt, fd, path, err);
@@ -311,7 +309,6 @@ int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_f
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         char real[4096];
-        int r;
 
         if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
@@ -319,7 +316,7 @@ int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_f
         if (fd < 0 || !real_path_of(fd, real, sizeof(real)) || !streq(real, path))
                 return err_set(err, ERR_CONFLICT,
                                "%s leads elsewhere by now; a part of it was replaced", path);
-        r = own_files_check(rt, fd, path, err);
+        int r = own_files_check(rt, fd, path, err);
         if (r >= 0)
                 *ret_fd = take_fd(&fd);
         return r;

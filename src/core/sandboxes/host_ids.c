@@ -94,11 +94,10 @@ static int find_subids(struct id_range *ret, struct err *err)
 int host_ids_find(int64_t first, int64_t count, struct id_range *ret, struct err *err)
 {
         struct id_range range = { first, count };
-        int r;
 
         if (geteuid() != 0)
                 return find_subids(ret, err);
-        r = host_ids_are_free(range, "sandboxes", "sandbox", err);
+        int r = host_ids_are_free(range, "sandboxes", "sandbox", err);
         if (r >= 0)
                 *ret = range;
         return r;

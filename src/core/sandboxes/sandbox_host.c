@@ -39,7 +39,6 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
                      struct sandbox_host **ret, struct err *err)
 {
         struct sandbox_host *host = xcalloc(1, sizeof(*host));
-        int r;
 
         pthread_mutex_init(&host->holds_lock, NULL);
         host->dir = xasprintf("%s/sandboxes", data_dir);
@@ -48,7 +47,7 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
         host->box_program = xstrdup(box_program);
         host->cursor = first_slice(&rt->node);
         find_range(rt, host);
-        r = path_make_durable_dirs(host->dir, 0700, err);
+        int r = path_make_durable_dirs(host->dir, 0700, err);
         if (r >= 0)
                 r = path_make_durable_dirs(host->snapshots_dir, 0700, err);
         if (r >= 0)
@@ -77,7 +76,6 @@ int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err
 {
         struct sandbox_check checks[SANDBOX_MAX_CHECKS];
         size_t n = 0;
-        int r;
 
         if (!host)
                 return err_set(err, ERR_UNPROCESSABLE, "this daemon has no sandboxes");
@@ -85,8 +83,8 @@ int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err
                 return err_set(err, ERR_UNPROCESSABLE, "%s", host->range_error);
         if (atomic_load(&host->is_usable))
                 return 0;
-        r = sandbox_checks(op, host->box_program, (uint32_t)host->range.first,
-                           (uint32_t)host->slice, checks, &n, err);
+        int r = sandbox_checks(op, host->box_program, (uint32_t)host->range.first,
+                               (uint32_t)host->slice, checks, &n, err);
         for (size_t i = 0; r >= 0 && i < n; i++)
                 if (checks[i].required && !checks[i].ok)
                         r = err_set(err, ERR_UNPROCESSABLE, "%s: %s; %s", checks[i].name,

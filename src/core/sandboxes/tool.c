@@ -74,18 +74,17 @@ int run_tool(struct op *op, const char *path, const char *const *argv, const cha
         CLEAN(cleanup_fd) int out = ret_out ? memfd_create("out", MFD_CLOEXEC) : -1;
         struct proc proc = PROC_INIT;
         struct proc_status status;
-        int r;
 
         if (said < 0)
                 return err_sys(err, ERR_BUSY, errno, "%s", what);
-        r = proc_spawn(&(struct proc_spec){ .path = path,
-                                            .argv = argv,
-                                            .env = env,
-                                            .cwd = "/",
-                                            .fd_in = -1,
-                                            .fd_out = out,
-                                            .fd_err = said },
-                       &proc, err);
+        int r = proc_spawn(&(struct proc_spec){ .path = path,
+                                                .argv = argv,
+                                                .env = env,
+                                                .cwd = "/",
+                                                .fd_in = -1,
+                                                .fd_out = out,
+                                                .fd_err = said },
+                           &proc, err);
         if (r < 0)
                 return err_wrap(err, r, "%s", what);
         r = wait_for(op, &proc, &status, err);

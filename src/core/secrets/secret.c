@@ -43,10 +43,9 @@ int secret_load(struct db *db, const struct op *op, const char *id, bool write, 
 int secret_store(struct db *db, struct secret *secret, struct err *err)
 {
         int64_t seen = secret->updated_at;
-        int r;
 
         secret->updated_at = clock_now_us();
-        r = secrets_update(db, secret, seen, err);
+        int r = secrets_update(db, secret, seen, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT,
                                "The secret was changed in the meantime; read it again.");
@@ -93,7 +92,6 @@ const char *secret_normalize_key(struct arena *arena, const char *text)
 {
         const char *trimmed = arena_strtrim(arena, text);
         char *key, *out;
-        size_t len;
 
         if (!trimmed)
                 return NULL;
@@ -110,7 +108,7 @@ const char *secret_normalize_key(struct arena *arena, const char *text)
         *out = '\0';
         while (*key == '-')
                 key++;
-        len = strlen(key);
+        size_t len = strlen(key);
         while (len > 0 && key[len - 1] == '-')
                 key[--len] = '\0';
         if (len > 120)

@@ -219,7 +219,6 @@ static int resolve_ref(struct env_use *q, const char *name, const json_t *value,
         struct secret_attempt *t = &q->attempts[q->n];
         struct secret_use *u = &q->uses[q->n];
         struct secret_env_var *var = &q->ret->vars[q->ret->n_vars];
-        int r;
 
         *u = *q->use;
         u->config_path = arena_printf(q->op->arena, "%s%s", q->use->config_path, name);
@@ -230,7 +229,7 @@ static int resolve_ref(struct env_use *q, const char *name, const json_t *value,
                 .use = u,
         };
         q->n++;
-        r = secret_attempt(q->op, q->rt, t, &var->value, err);
+        int r = secret_attempt(q->op, q->rt, t, &var->value, err);
         json_array_append_new(q->ret->manifest, describe_attempt(t, name));
         if (r < 0 && t->is_optional && (r == ERR_UNPROCESSABLE || r == ERR_NOT_FOUND)) {
                 err_clear(err);
@@ -250,11 +249,10 @@ static int resolve_plain(struct env_use *q, const char *name, const json_t *valu
         const char *text =
                 json_is_string(value) ? json_string_value(value) : json_get_string(value, "value");
         struct secret_env_var *var = &q->ret->vars[q->ret->n_vars];
-        int r;
 
         if (!text)
                 return refuse_shape(name, err);
-        r = secret_value_set(&var->value, text, strlen(text), err);
+        int r = secret_value_set(&var->value, text, strlen(text), err);
         if (r < 0)
                 return r;
         var->name = arena_strdup(q->op->arena, name);
@@ -327,13 +325,12 @@ int agent_env_check(struct db *db, struct op *op, const struct runtime *rt, cons
                     const json_t *before, json_t *config, struct err *err)
 {
         json_t *env = json_object_get(config, "env"), *normal;
-        int r;
 
         if (!env || json_is_null(env))
                 return 0;
         if (!json_is_object(env))
                 return err_set(err, ERR_UNPROCESSABLE, "adapterConfig.env must be an object");
-        r = secret_check_env(db, rt, company_id, env, op->arena, &normal, err);
+        int r = secret_check_env(db, rt, company_id, env, op->arena, &normal, err);
         if (r < 0)
                 return r;
         json_object_set_new(config, "env", normal);

@@ -139,10 +139,9 @@ static int draft_ask_vault(struct op *op, const struct secret_spec *spec, struct
 static int draft_make_outside(struct op *op, struct preparation *p, struct err *err)
 {
         struct secret_draft *d = p->draft;
-        int r;
 
         FAULT("secret.reserve.before");
-        r = store_write(op, d->rt->store, draft_reserve, p, err);
+        int r = store_write(op, d->rt->store, draft_reserve, p, err);
         FAULT("secret.reserve.after");
         if (r < 0)
                 return r;
@@ -273,11 +272,10 @@ static int draft_undo_rows(struct db *db, void *arg, struct err *err)
 {
         struct draft_undo *u = arg;
         struct secret row;
-        int r;
 
         if (u->is_gone)
                 return secrets_delete(db, u->id, err);
-        r = secrets_get(db, u->id, u->op->arena, &row, err);
+        int r = secrets_get(db, u->id, u->op->arena, &row, err);
         if (r < 0)
                 return r;
         row.reserved_by = SECRET_ABANDONED;

@@ -111,11 +111,10 @@ static int count_stale(void *ctx, const struct sealed_version *row)
 static int retire_old_key(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
-        int r;
 
         p->n_left = 0;
-        r = secret_versions_of_provider(db, VAULT_LOCAL, "", INT64_MAX, p->op->arena, count_stale,
-                                        p, err);
+        int r = secret_versions_of_provider(db, VAULT_LOCAL, "", INT64_MAX, p->op->arena,
+                                            count_stale, p, err);
         if (r >= 0 && p->n_left == 0 && !master_key_retire_other(p->current))
                 r = err_set(err, ERR_CONFLICT, "the master key was changed by somebody else");
         return r;
@@ -151,11 +150,10 @@ static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static int rekey_finish(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err)
 {
         struct pass *p = xcalloc(1, sizeof(*p));
-        int r;
 
         *p = (struct pass){ .op = op, .rt = rt };
         *ret_count = 0;
-        r = reseal_all(p, ret_count, err);
+        int r = reseal_all(p, ret_count, err);
         if (r >= 0)
                 r = master_key_end_change(err);
         if (r >= 0)

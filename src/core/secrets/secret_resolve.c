@@ -15,13 +15,12 @@ static int check_binding(struct db *db, struct secret_attempt *t, struct arena *
 {
         const struct secret_use *u = t->use;
         struct secret_binding b;
-        int r;
 
         if (!u->config_path || u->config_path[strspn(u->config_path, " ")] == '\0')
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Secret resolution requires a binding config path");
-        r = secret_bindings_find(db, t->company_id, t->secret.id, u->consumer_type, u->consumer_id,
-                                 u->config_path, arena, &b, err);
+        int r = secret_bindings_find(db, t->company_id, t->secret.id, u->consumer_type,
+                                     u->consumer_id, u->config_path, arena, &b, err);
         if (r > 0) {
                 /* The version that binding and caller agree on; 0 for the latest. */
                 int64_t bound = streq(b.version_selector, "latest") ? 0 : atoll(b.version_selector);
@@ -198,8 +197,6 @@ static int resolve_into(struct config_use *q, const char *path, const char *secr
         CLEAN(secret_value_done) struct secret_value value = { 0 };
         struct secret_attempt *t = &q->attempts[q->n];
         struct secret_use *u = &q->uses[q->n];
-        json_t *text;
-        int r;
 
         if (!q->environment_id)
                 return err_set(err, ERR_UNPROCESSABLE,
@@ -220,10 +217,10 @@ static int resolve_into(struct config_use *q, const char *path, const char *secr
                 .use = u,
         };
         q->n++;
-        r = secret_attempt(q->op, q->rt, t, &value, err);
+        int r = secret_attempt(q->op, q->rt, t, &value, err);
         if (r < 0)
                 return r;
-        text = json_stringn(value.data, value.len);
+        json_t *text = json_stringn(value.data, value.len);
         if (!text)
                 return err_set(err, ERR_UNPROCESSABLE, "Secret \"%s\" is not text", t->secret.name);
         json_path_set(q->config, member, text);

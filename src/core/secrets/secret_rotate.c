@@ -202,10 +202,8 @@ static void rotation_tell_vault(struct rotation *q)
 
 static int rotate_outside(struct rotation *q, struct err *err)
 {
-        int r;
-
         FAULT("secret.rotate_reserve.before");
-        r = store_write(q->op, q->rt->store, rotation_reserve, q, err);
+        int r = store_write(q->op, q->rt->store, rotation_reserve, q, err);
         FAULT("secret.rotate_reserve.after");
         if (r < 0)
                 return r;

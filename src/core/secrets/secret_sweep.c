@@ -105,12 +105,11 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
         static _Atomic int64_t next_try;
         struct findings f = { .op = op, .rt = rt };
         int64_t now = clock_mono_ms();
-        int r;
 
         f.take_abandoned = now >= next_try;
         if (f.take_abandoned)
                 next_try = now + PAUSE_MS;
-        r = store_read_begin(op, rt->store, &db, err);
+        int r = store_read_begin(op, rt->store, &db, err);
         if (r >= 0)
                 r = secrets_abandoned(db, rt->node.instance.s, op->arena, add_secret, &f, err);
         if (r >= 0)

@@ -40,11 +40,9 @@ static int check_allowed(const struct secret_change *u, const struct secret *s, 
 
 static int check_unused(const struct secret *s, bool force, struct err *err)
 {
-        int r;
-
         if (force || s->reference_count == 0)
                 return 0;
-        r = err_set(
+        int r = err_set(
                 err, ERR_CONFLICT,
                 "Secret is in use: %s has %lld binding%s (GET /api/secrets/%s/usage, berth secret "
                 "usage). Remove them first, or delete with force=true (--force).",
@@ -133,10 +131,9 @@ int secret_update(struct op *op, struct runtime *rt, const char *id,
                   const struct secret_change *change, struct secret *ret, struct err *err)
 {
         struct update q = { op, id, change, ret };
-        int r;
 
         FAULT("secret.update.before");
-        r = store_write(op, rt->store, update_secret, &q, err);
+        int r = store_write(op, rt->store, update_secret, &q, err);
         FAULT("secret.update.after");
         return r;
 }
@@ -188,16 +185,14 @@ static int remove_from_vault(struct op *op, struct runtime *rt, const struct sec
         CLEAN(store_read_end) struct db *db = NULL;
         struct secret_version version = { 0 };
         struct vault_material material = { 0 };
-        struct vault_subject subject;
         struct vault_choice vault;
         int64_t max = 0;
-        bool has_vault;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r < 0)
                 return r;
-        has_vault = vault_choose(db, rt, op->arena, s->company_id, s->provider,
-                                 s->provider_config_id, &vault, err) >= 0;
+        bool has_vault = vault_choose(db, rt, op->arena, s->company_id, s->provider,
+                                      s->provider_config_id, &vault, err) >= 0;
         r = secret_versions_max(db, s->id, &max, err);
         if (r >= 0) {
                 r = secret_versions_get(db, s->id, s->latest_version ? s->latest_version : max,
@@ -211,7 +206,7 @@ static int remove_from_vault(struct op *op, struct runtime *rt, const struct sec
         err_clear(err);
         if (!has_vault)
                 return 0;
-        subject = secret_subject(s, MAX(max, INT64_C(1)));
+        struct vault_subject subject = secret_subject(s, MAX(max, INT64_C(1)));
         r = vault.provider->remove(op, &vault.config, &subject, &material, VAULT_DELETE, err);
         if (r < 0 && vault_failure_of(err) == VAULT_NOT_FOUND) {
                 err_clear(err);
@@ -275,10 +270,9 @@ static int removal_mark(struct db *db, void *arg, struct err *err)
 int secret_remove(struct op *op, struct runtime *rt, const char *id, bool force, struct err *err)
 {
         struct removal q = { .op = op, .rt = rt, .id = id, .force = force };
-        int r;
 
         FAULT("secret.remove.before");
-        r = store_write(op, rt->store, removal_mark, &q, err);
+        int r = store_write(op, rt->store, removal_mark, &q, err);
         FAULT("secret.remove.after");
         if (r < 0 || q.marked.is_done)
                 return r < 0 ? r : 0;

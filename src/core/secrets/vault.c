@@ -112,11 +112,10 @@ int vault_create(struct op *op, struct runtime *rt, const char *company_id,
                                             .status = spec->status,
                                             .is_default = spec->is_default,
                                             .config = spec->config } };
-        int r;
 
         secret_name_creator(op, &q.row.created_by_agent_id, &q.row.created_by_user_id);
         FAULT("vault.create.before");
-        r = store_write(op, rt->store, vault_insert, &q, err);
+        int r = store_write(op, rt->store, vault_insert, &q, err);
         FAULT("vault.create.after");
         if (r >= 0)
                 *ret = q.row;
@@ -152,14 +151,13 @@ static int vault_apply_config(const struct op *op, json_t *config, struct vault_
 {
         CLEAN(check_done) struct check c = { 0 };
         json_t *normal = NULL;
-        int r;
 
         check_init(&c, config);
         vault_check_config(&c, "config", row->provider, config, &normal);
         if (!check_failed(&c))
                 row->config = json_to_arena(op->arena, normal);
         json_decref(normal);
-        r = check_end_config(&c, err);
+        int r = check_end_config(&c, err);
         if (r < 0) {
                 char *details = err->details ? xstrdup(err->details) : NULL;
 
@@ -185,7 +183,6 @@ static int vault_apply_change(struct db *db, void *arg, struct err *err)
         struct vault_request *q = arg;
         const struct vault_change *change = q->change;
         struct vault_row *row = &q->row;
-        const char *problem;
         int r = vault_load(db, q->op, q->id, true, row, err);
 
         if (r >= 0 && change->config)
@@ -198,7 +195,8 @@ static int vault_apply_change(struct db *db, void *arg, struct err *err)
                 vault_set_status(row, change->status);
         if (change->has_default)
                 row->is_default = change->is_default;
-        problem = vault_check_status(row->provider, row->status, row->is_default, q->op->arena);
+        const char *problem =
+                vault_check_status(row->provider, row->status, row->is_default, q->op->arena);
         if (problem)
                 return err_set(err, ERR_UNPROCESSABLE, "%s", problem);
         return vault_store(db, q->op, row, "secret_provider_config.updated", err);
@@ -233,10 +231,9 @@ static int vault_write(struct op *op, struct runtime *rt, const char *id, store_
                        const struct vault_change *change, struct vault_row *ret, struct err *err)
 {
         struct vault_request q = { .op = op, .id = id, .change = change };
-        int r;
 
         FAULT("vault.update.before");
-        r = store_write(op, rt->store, fn, &q, err);
+        int r = store_write(op, rt->store, fn, &q, err);
         FAULT("vault.update.after");
         if (r >= 0)
                 *ret = q.row;

@@ -100,7 +100,6 @@ static char *origin_of(const char *url)
                         : strncasecmp(url, "https://", 8) == 0 ? 8
                                                                : 0;
         const char *p = url + scheme;
-        char *origin;
 
         if (!scheme)
                 return NULL;
@@ -123,7 +122,7 @@ static char *origin_of(const char *url)
         }
         if (*p && !streq(p, "/"))
                 return NULL;
-        origin = xstrndup(url, (size_t)(p - url));
+        char *origin = xstrndup(url, (size_t)(p - url));
         for (char *q = origin; *q; q++)
                 *q = (char)tolower((unsigned char)*q);
         return origin;
@@ -155,7 +154,6 @@ static const struct vault_field {
 static void check_field(struct check *c, const struct vault_field *f, json_t *out)
 {
         CLEAN(cleanup_free) char *origin = NULL;
-        const char *text;
 
         if (f->type == FIELD_FLAG) {
                 if (check_has(c, f->key))
@@ -164,7 +162,7 @@ static void check_field(struct check *c, const struct vault_field *f, json_t *ou
                                 json_boolean(check_bool(c, f->key, CHECK_OPTIONAL, false)));
                 return;
         }
-        text = check_string(
+        const char *text = check_string(
                 c, f->key, CHECK_TRIM | (f->type == FIELD_REGION ? CHECK_REQUIRED : CHECK_NULLABLE),
                 1, f->max);
         if (!text)

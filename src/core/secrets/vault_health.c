@@ -19,7 +19,6 @@ static int vault_ask_health(struct op *op, struct runtime *rt, const struct vaul
         const struct vault_provider *p;
         struct vault_health h = { 0 };
         struct vault_config config = { row->id, row->provider, row->status, NULL };
-        bool ok;
         int r = vault_provider_find(rt, row->provider, &p, err);
 
         if (r < 0)
@@ -29,7 +28,7 @@ static int vault_ask_health(struct op *op, struct runtime *rt, const struct vaul
         r = p->health(op, &config, &h, err);
         if (r < 0)
                 return r;
-        ok = streq(h.status, "ok");
+        bool ok = streq(h.status, "ok");
         ret->status = streq(h.status, "error")                   ? "error"
                       : ok && !streq(row->status, VAULT_WARNING) ? VAULT_READY
                                                                  : VAULT_WARNING;

@@ -56,10 +56,8 @@ static int import_record(struct db *db, void *arg, struct err *err)
 
 static int import_end(struct import *m, json_t *take_counts, struct err *err)
 {
-        int r;
-
         m->counts = take_counts;
-        r = store_write(m->op, m->rt->store, import_record, m, err);
+        int r = store_write(m->op, m->rt->store, import_record, m, err);
         json_decref(m->counts);
         return r;
 }
@@ -252,12 +250,11 @@ static int insert_linked(struct db *db, void *arg, struct err *err)
                 .fingerprint = l->material.fingerprint,
                 .created_at = now,
         };
-        int r;
 
         secret_name_creator(m->op, &s.created_by_agent_id, &s.created_by_user_id);
         v.created_by_agent_id = s.created_by_agent_id;
         v.created_by_user_id = s.created_by_user_id;
-        r = secrets_insert(db, &s, err);
+        int r = secrets_insert(db, &s, err);
         return r < 0 ? r : secret_versions_insert(db, &v, err);
 }
 
@@ -266,13 +263,12 @@ static const char *import_one(const struct import *m, struct vault_import *e)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct linking l = { .m = m, .e = e };
-        int r;
 
         if (!e->key) {
                 e->reason = "Secret key is required";
                 return "error";
         }
-        r = find_conflicts(m, e, &err);
+        int r = find_conflicts(m, e, &err);
         if (r >= 0 && has_conflict(e)) {
                 e->reason =
                         e->same_reference ? "exact_reference_duplicate" : "name_or_key_conflict";

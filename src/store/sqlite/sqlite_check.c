@@ -145,11 +145,10 @@ int sqlite_check_references(struct sqlite_conn *c, sqlite_finding_fn fn, void *c
 static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 {
         sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
-        int r;
 
         if (!b)
                 return sqlite_error(to, sqlite3_errcode(to), err);
-        r = sqlite3_backup_step(b, -1);
+        int r = sqlite3_backup_step(b, -1);
         (void)sqlite3_backup_finish(b);
         return r == SQLITE_DONE ? 0 : sqlite_error(r == SQLITE_CORRUPT ? from : to, r, err);
 }
@@ -165,12 +164,11 @@ int sqlite_copy(struct sqlite_conn *from, const char *to, struct err *err)
 {
         sqlite3 *copy = NULL;
         int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        int r;
 
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "create %s", to);
         close(fd);
-        r = sqlite3_open_v2(to, &copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, NULL);
+        int r = sqlite3_open_v2(to, &copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, NULL);
         r = r == SQLITE_OK ? copy_pages(sqlite_conn_handle(from), copy, err)
                            : sqlite_error(copy, r, err);
         /* One file: a reader needs no log beside it. */

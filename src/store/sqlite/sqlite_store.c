@@ -242,7 +242,6 @@ static int write_here(struct sqlite_store *s, const struct op *op, struct write_
 static int write_in_turn(struct sqlite_store *s, const struct op *op, struct write_job *job)
 {
         pthread_condattr_t attr;
-        int r;
 
         pthread_condattr_init(&attr);
         pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -251,7 +250,7 @@ static int write_in_turn(struct sqlite_store *s, const struct op *op, struct wri
         *s->tail = job;
         s->tail = &job->next;
         pthread_cond_signal(&s->work);
-        r = wait_for_job(s, op, job);
+        int r = wait_for_job(s, op, job);
         pthread_cond_destroy(&job->finished);
         return r;
 }
@@ -262,10 +261,9 @@ static int sqlite_store_write(const struct op *op, struct store *base, store_fn 
         struct sqlite_store *s = container_of(base, struct sqlite_store, base);
         struct err scratch = { 0 };
         struct write_job job = { .fn = fn, .arg = arg, .err = err ? err : &scratch };
-        int r;
 
         pthread_mutex_lock(&s->lock);
-        r = s->writing || s->head ? write_in_turn(s, op, &job) : write_here(s, op, &job);
+        int r = s->writing || s->head ? write_in_turn(s, op, &job) : write_here(s, op, &job);
         pthread_mutex_unlock(&s->lock);
         err_done(&scratch);
         return r;

@@ -39,11 +39,10 @@ int issue_check_run(struct db *db, const struct op *op, struct err *err)
 {
         const char *owner;
         bool lives;
-        int r;
 
         if (op->actor->type != ACTOR_AGENT || !op->run_id)
                 return 0;
-        r = issue_run_lives(db, op->run_id, op->arena, &lives, &owner, err);
+        int r = issue_run_lives(db, op->run_id, op->arena, &lives, &owner, err);
         if (r >= 0 && owner && !streq(owner, op->actor->agent_id))
                 r = err_set(err, ERR_FORBIDDEN, "X-Paperclip-Run-Id names a run of another agent");
         return r;
@@ -131,12 +130,10 @@ static int is_manager(struct db *db, const struct op *op, const char *assignee, 
 static int may_write_for_others(struct db *db, const struct op *op, const struct issue *i,
                                 bool *ret, struct err *err)
 {
-        int r;
-
         *ret = op->actor->can_create_agents;
         if (*ret)
                 return 0;
-        r = access_has(db, op->actor, i->company_id, PERM_TASKS_CHECKOUTS, ret, err);
+        int r = access_has(db, op->actor, i->company_id, PERM_TASKS_CHECKOUTS, ret, err);
         return r < 0 || *ret ? r : is_manager(db, op, i->assignee_agent_id, ret, err);
 }
 
@@ -157,13 +154,12 @@ static int check_owner(struct db *db, const struct op *op, struct issue *i, stru
 {
         struct issue seen = *i;
         bool held;
-        int r;
 
         if (!op->run_id)
                 return err_set(err, ERR_UNAUTHORIZED, "Agent run id required");
         if (i->checkout_run_id && streq(i->checkout_run_id, op->run_id))
                 return 0;
-        r = issue_lock_holds(db, op, i->checkout_run_id, &held, err);
+        int r = issue_lock_holds(db, op, i->checkout_run_id, &held, err);
         if (r >= 0 && !held)
                 r = is_being_left(db, op, i, &held, err);
         if (r < 0)
@@ -178,11 +174,9 @@ static int check_owner(struct db *db, const struct op *op, struct issue *i, stru
 
 int issue_may_write(struct db *db, const struct op *op, struct issue *i, struct err *err)
 {
-        int r;
-
         if (op->actor->type != ACTOR_AGENT)
                 return 0;
-        r = issue_check_run(db, op, err);
+        int r = issue_check_run(db, op, err);
         if (r < 0 || !i->assignee_agent_id)
                 return r;
         if (!streq(i->assignee_agent_id, op->actor->agent_id))
@@ -211,7 +205,6 @@ int issue_may_assign(struct db *db, const struct op *op, const char *company_id,
 int issue_check_assignee(struct db *db, const struct op *op, const struct issue *i, struct err *err)
 {
         struct agent g;
-        int r;
 
         if (i->assignee_agent_id && i->assignee_user_id)
                 return err_set(err, ERR_UNPROCESSABLE, "Issue can only have one assignee");
@@ -219,7 +212,7 @@ int issue_check_assignee(struct db *db, const struct op *op, const struct issue 
                 return err_set(err, ERR_UNPROCESSABLE, "in_progress issues require an assignee");
         if (!i->assignee_agent_id)
                 return 0;
-        r = agents_get(db, i->assignee_agent_id, op->arena, &g, err);
+        int r = agents_get(db, i->assignee_agent_id, op->arena, &g, err);
         if (r == ERR_NOT_FOUND)
                 return err_set(err, ERR_NOT_FOUND, "Assignee agent not found");
         if (r < 0)

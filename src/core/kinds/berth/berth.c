@@ -134,13 +134,12 @@ static int make_directory(const char *path, struct err *err)
 static int make_storage(struct op *op, const struct sandbox_spec *spec, struct err *err)
 {
         uint32_t owner = sandbox_host_id(spec, 0);
-        int r;
 
         if (spec->storage == SANDBOX_STORE_IMAGE)
                 return make_image(op, spec->storage_path, spec->limits.disk_bytes, err);
         if (spec->storage != SANDBOX_STORE_DIR)
                 return 0;
-        r = make_directory(spec->storage_path, err);
+        int r = make_directory(spec->storage_path, err);
         if (r >= 0 && chown(spec->storage_path, owner, owner) < 0)
                 r = err_sys(err, ERR_PROVIDER, errno, "give %s to the sandbox", spec->storage_path);
         return r;
@@ -180,11 +179,10 @@ static int remove_place(struct op *op, struct runtime *rt, const struct place *p
                         struct err *err)
 {
         CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
-        int r;
 
         if (file_life_at(AT_FDCWD, dir) == LIFE_NO)
                 return file_sync_removal(dir, err);
-        r = exec_close_place(op, rt, place, err);
+        int r = exec_close_place(op, rt, place, err);
         FAULT("sandbox.remove.before");
         if (r >= 0)
                 r = berth_remove_tree(op, dir, err);
@@ -198,12 +196,11 @@ int berth_start(struct op *op, struct runtime *rt, const struct place *place, co
                 struct sandbox_report *ret, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
-        struct op shield;
         int r = launch_sandbox(op, rt, place, config, dir, ret, err);
 
         if (r >= 0)
                 return r;
-        shield = op_shield(op, CLEAN_UP_MS);
+        struct op shield = op_shield(op, CLEAN_UP_MS);
         if (remove_place(&shield, rt, place, NULL) < 0)
                 return err_wrap(err, ERR_UNCERTAIN, "something of it may be left");
         return r;
@@ -316,12 +313,11 @@ static int berth_list(struct op *op, struct runtime *rt, kind_found_fn fn, void 
                       struct err *err)
 {
         struct dirent *entry;
-        DIR *dir;
         int r = 0;
 
         if (!rt->sandbox)
                 return 0;
-        dir = opendir(rt->sandbox->dir);
+        DIR *dir = opendir(rt->sandbox->dir);
         if (!dir)
                 return err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
@@ -393,10 +389,9 @@ static int berth_resume_lease(struct op *op, struct runtime *rt, const struct le
                               json_t **ret, struct err *err)
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, lease->place_id);
-        int r;
 
         FAULT("sandbox.unpause.before");
-        r = dead_is_conflict(sandbox_thaw(op, box, lease->place_id, err), err);
+        int r = dead_is_conflict(sandbox_thaw(op, box, lease->place_id, err), err);
         FAULT("sandbox.unpause.after");
         if (r >= 0)
                 r = set_paused(op, rt, lease->place_id, false, err);

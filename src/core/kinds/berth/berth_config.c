@@ -306,7 +306,6 @@ int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct 
 {
         CLEAN(check_done) struct check c = { 0 };
         json_t *result = json_pack("{s:s}", "provider", BERTH_PROVIDER);
-        int r;
 
         check_init(&c, config);
         for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
@@ -319,7 +318,7 @@ int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct 
         }
         check_together(&c, result);
         check_keys(&c);
-        r = check_end_config(&c, err);
+        int r = check_end_config(&c, err);
         if (r >= 0)
                 *ret = result;
         else

@@ -93,11 +93,10 @@ static int make_layers(struct op *op, const struct workspace *w, struct layers *
         const char *upper = arena_printf(op->arena, "%s/upper", l->store);
         const char *work = arena_printf(op->arena, "%s/work", l->store);
         struct stat st;
-        int r;
 
         if (stat(w->local_path, &st) < 0)
                 return err_sys(err, ERR_UNPROCESSABLE, errno, "%s", w->local_path);
-        r = make_layer(l->store, 0700, root, err);
+        int r = make_layer(l->store, 0700, root, err);
         if (r >= 0)
                 r = make_layer(upper, st.st_mode & 0777, agent, err);
         if (r >= 0)
@@ -109,11 +108,9 @@ static int make_layers(struct op *op, const struct workspace *w, struct layers *
  * elsewhere, and back again. */
 static int show_layers(struct op *op, struct runtime *rt, const struct layers *l, struct err *err)
 {
-        int r;
-
         FAULT("workspace.show.before");
-        r = sandbox_workspace_show(op, rt->sandbox->box_program, &l->ids, l->box, BERTH_WORKSPACE,
-                                   l->lower, l->store, err);
+        int r = sandbox_workspace_show(op, rt->sandbox->box_program, &l->ids, l->box,
+                                       BERTH_WORKSPACE, l->lower, l->store, err);
         FAULT("workspace.show.after");
         return r;
 }

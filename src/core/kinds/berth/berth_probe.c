@@ -119,10 +119,9 @@ struct probing {
 static int probe_intend(struct db *db, void *arg, struct err *err)
 {
         struct probing *q = arg;
-        int r;
 
         q->place.next_attempt_at = place_busy_until(q->rt);
-        r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
+        int r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
         return r < 0 ? r : kind_berth.claim(db, q->rt, &q->place, q->op->arena, err);
 }
 
@@ -195,11 +194,9 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
         CLEAN(err_done) struct err err = { 0 };
         struct sandbox_report report;
         int64_t began = clock_mono_us();
-        struct op shield;
-        int r;
 
         FAULT("sandbox.probe_intend.before");
-        r = store_write(q->op, q->rt->store, probe_intend, q, &err);
+        int r = store_write(q->op, q->rt->store, probe_intend, q, &err);
         FAULT("sandbox.probe_intend.after");
         if (r < 0) {
                 add_point(p, "start", false, err.msg, NULL);
@@ -218,7 +215,7 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
                 json_decref(metadata);
                 look_inside(q->op, q->rt, &q->place, config, p);
         }
-        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         if (place_commit_move(&shield, q->rt, &q->place, PLACE_CLOSING, NULL, NULL) < 0)
                 return;
         FAULT("sandbox.probe_close.before");

@@ -117,10 +117,9 @@ static int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *r
 {
         CLEAN(cleanup_free) char *path = snapshot_path(rt, row->id, "");
         CLEAN(cleanup_free) char *copy = snapshot_path(rt, row->id, ".new");
-        int r;
 
         FAULT("sandbox.snapshot_remove.before");
-        r = berth_remove_tree(op, copy, err);
+        int r = berth_remove_tree(op, copy, err);
         if (r >= 0)
                 r = berth_remove_tree(op, path, err);
         if (r >= 0)
@@ -133,16 +132,14 @@ int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, c
                     struct snapshot *ret, struct err *err)
 {
         struct deletion d = { op, rt, company_id, name, ret };
-        struct op shield;
-        int r;
 
         FAULT("sandbox.snapshot_delete.before");
-        r = store_write(op, rt->store, snapshot_begin_delete, &d, err);
+        int r = store_write(op, rt->store, snapshot_begin_delete, &d, err);
         FAULT("sandbox.snapshot_delete.after");
         if (r < 0)
                 return r;
         ret->state = SNAPSHOT_DELETING;
-        shield = op_shield(op, rt->settings.close_timeout_ms);
+        struct op shield = op_shield(op, rt->settings.close_timeout_ms);
         return snapshot_remove(&shield, rt, ret, err);
 }
 
@@ -162,8 +159,6 @@ struct making {
 static int snapshot_intend(struct db *db, void *arg, struct err *err)
 {
         struct making *m = arg;
-        const json_t *config;
-        const char *storage;
         int r = places_get(db, m->record->lease.place_id, m->op->arena, &m->place, err);
 
         if (r >= 0)
@@ -173,8 +168,8 @@ static int snapshot_intend(struct db *db, void *arg, struct err *err)
                                "Only leases of the built-in sandbox can be kept as a snapshot.");
         if (r < 0)
                 return r;
-        config = json_from_text(m->op->arena, m->place.config);
-        storage = json_get_string(config, "storage");
+        const json_t *config = json_from_text(m->op->arena, m->place.config);
+        const char *storage = json_get_string(config, "storage");
         if (!storage || !streq(storage, "disk"))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Only a sandbox with storage \"disk\" can be kept as a snapshot.");
@@ -194,10 +189,9 @@ static int snapshot_intend(struct db *db, void *arg, struct err *err)
 static int freeze_source(struct making *m, struct err *err)
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(m->rt, m->place.id);
-        int r;
 
         FAULT("sandbox.snapshot_freeze.before");
-        r = sandbox_freeze(m->op, box, m->place.id, err);
+        int r = sandbox_freeze(m->op, box, m->place.id, err);
         FAULT("sandbox.snapshot_freeze.after");
         if (r == ERR_NOT_FOUND)
                 return err_set(err, ERR_CONFLICT, "The sandbox of the lease has ended.");
@@ -242,11 +236,10 @@ static int copy_upper(struct making *m, const char *copy, struct err *err)
         CLEAN(cleanup_free) char *dir = berth_dir(m->rt, m->place.id);
         CLEAN(cleanup_free) char *upper = xasprintf("%s/store/upper", dir);
         const char *argv[] = { "berth-box", "--copy", upper, "--dir", copy, NULL };
-        int r;
 
         FAULT("sandbox.snapshot_copy.before");
-        r = run_tool(m->op, m->rt->sandbox->box_program, argv, "copy what the sandbox wrote", NULL,
-                     err);
+        int r = run_tool(m->op, m->rt->sandbox->box_program, argv, "copy what the sandbox wrote",
+                         NULL, err);
         FAULT("sandbox.snapshot_copy.after");
         return r < 0 ? r : sync_tree(copy, err);
 }
@@ -283,11 +276,10 @@ static int snapshot_record_ready(struct db *db, void *arg, struct err *err)
 {
         struct making *m = arg;
         struct snapshot to = m->row;
-        int r;
 
         to.state = SNAPSHOT_READY;
         to.updated_at = clock_now_us();
-        r = snapshots_move(db, m->row.id, SNAPSHOT_MAKING, &to, err);
+        int r = snapshots_move(db, m->row.id, SNAPSHOT_MAKING, &to, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "The snapshot was removed meanwhile.");
         if (r >= 0)
@@ -334,14 +326,13 @@ int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *
                          .created_at = now,
                          .updated_at = now },
         };
-        int r;
 
         if (!sandbox_name_is_valid(name))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "A snapshot's name has 1 to 64 letters, digits, dots, hyphens or "
                                "underscores and begins with a letter or digit.");
         FAULT("sandbox.snapshot_intend.before");
-        r = store_write(op, rt->store, snapshot_intend, &m, err);
+        int r = store_write(op, rt->store, snapshot_intend, &m, err);
         FAULT("sandbox.snapshot_intend.after");
         if (r < 0)
                 return r;
@@ -372,11 +363,10 @@ int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct snapshot *rows;
-        int n;
 
         if (!rt->sandbox)
                 return 0;
-        n = store_read_begin(op, rt->store, &db, err);
+        int n = store_read_begin(op, rt->store, &db, err);
         if (n >= 0)
                 n = snapshots_open(db, op->arena, &rows, err);
         store_read_end(&db);
@@ -407,12 +397,11 @@ int snapshot_claim(struct db *db, const struct place *place, struct arena *arena
         const json_t *config = json_from_text(arena, place->config);
         const char *name = json_get_string(config, "snapshot");
         struct snapshot row;
-        int r;
 
         *ret_id = NULL;
         if (!name)
                 return 0;
-        r = snapshots_by_name(db, place->company_id, name, arena, &row, err);
+        int r = snapshots_by_name(db, place->company_id, name, arena, &row, err);
         if (r == ERR_NOT_FOUND || (r >= 0 && !streq(row.state, SNAPSHOT_READY)))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "There is no snapshot \"%s\" to start from in this company.", name);

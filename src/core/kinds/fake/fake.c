@@ -64,11 +64,10 @@ static int create_in_world(const struct op *op, struct runtime *rt, const struct
                            const char *id, struct err *err)
 {
         CLEAN(cleanup_fd) int world = -1;
-        int r;
 
         if (!rt->settings.fake_world)
                 return 0;
-        r = open_world(rt, &world, err);
+        int r = open_world(rt, &world, err);
         if (r >= 0)
                 r = wait_while_told(op, world, "hold-open", err);
         if (r < 0)
@@ -133,11 +132,10 @@ static int fake_resume(struct op *op, struct runtime *rt, const struct place *pl
 static int fake_close(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
         CLEAN(cleanup_fd) int world = -1;
-        int r;
 
         if (!rt->settings.fake_world)
                 return 0;
-        r = open_world(rt, &world, err);
+        int r = open_world(rt, &world, err);
         if (r >= 0)
                 r = wait_while_told(op, world, "hold-close", err);
         if (r < 0)
@@ -155,12 +153,11 @@ static int fake_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *
                      struct err *err)
 {
         struct dirent *entry;
-        DIR *dir;
         int r = 0;
 
         if (!rt->settings.fake_world)
                 return 0;
-        dir = opendir(rt->settings.fake_world);
+        DIR *dir = opendir(rt->settings.fake_world);
         if (!dir)
                 return err_sys(err, ERR_PROVIDER, errno, "fake world %s", rt->settings.fake_world);
         while (r >= 0 && (entry = readdir(dir)))
@@ -196,14 +193,12 @@ static bool fake_is_only_rows(const struct runtime *rt)
 static int fake_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
-        const char *image;
-        bool reuse;
 
         check_init(&c, config);
         check_literal(&c, "provider", CHECK_OPTIONAL, NAME);
         check_text(&c, "Fake sandbox environments require an image.");
-        image = check_string(&c, "image", CHECK_TRIM, 1, 0);
-        reuse = check_bool(&c, "reuseLease", CHECK_OPTIONAL, false);
+        const char *image = check_string(&c, "image", CHECK_TRIM, 1, 0);
+        bool reuse = check_bool(&c, "reuseLease", CHECK_OPTIONAL, false);
         check_unknown(&c, (const char *[]){ "provider", "image", "reuseLease", NULL });
         if (!check_failed(&c))
                 *ret = json_pack("{s:s, s:s, s:b}", "provider", NAME, "image",

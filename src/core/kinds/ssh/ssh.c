@@ -103,14 +103,13 @@ static bool api_answers(struct op *op, const char *base)
                 .total_ms = TOTAL_MS,
                 .direct = true,
         };
-        bool good;
 
         while (len > 0 && base[len - 1] == '/')
                 len--;
         t.url = arena_printf(op->arena, "%.*s/api/health", (int)len, base);
         if (transfer_run(op, &t, &answer, NULL) < 0)
                 return false;
-        good = answer.status == 200;
+        bool good = answer.status == 200;
         transfer_answer_done(&answer);
         return good;
 }
@@ -196,7 +195,6 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         struct secret_context context = { .issue_id = req->issue_id, .run_id = req->run_id };
         struct ssh_hello hello = { 0 };
         json_t *document = NULL, *config, *own;
-        const char *api_url;
         int r = kind_place_config(op, place, &document, err);
 
         if (r < 0)
@@ -208,7 +206,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
                 /* Nothing of the place exists yet, whatever the host did. */
                 return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_UNREACHABLE : r;
         }
-        api_url = find_api_url(op, rt);
+        const char *api_url = find_api_url(op, rt);
         own = describe_host(config, &hello);
         exec_output_keep(config, own);
         *ret = (struct provider_lease){

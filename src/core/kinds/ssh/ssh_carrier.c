@@ -18,10 +18,8 @@
 
 static bool has_users(struct ssh_conn *c)
 {
-        bool any;
-
         pthread_mutex_lock(&c->hosts->lock);
-        any = c->users != NULL;
+        bool any = c->users != NULL;
         pthread_mutex_unlock(&c->hosts->lock);
         return any;
 }
@@ -258,7 +256,6 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         struct promise *ready = promise_new(err);
         struct op limited = *op;
         struct up_letter *l;
-        int r;
 
         if (!ready)
                 return ERR_BUSY;
@@ -269,7 +266,7 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         call->session = SSH_SESSION_INIT;
         mail_post(c->hosts->rt->mail, &l->letter, up_on_loop);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + c->hosts->setup.timeout_ms);
-        r = promise_wait(ready, &limited, err);
+        int r = promise_wait(ready, &limited, err);
         promise_unref(ready);
         if (r < 0)
                 post_to_loop(c, give_up_on_loop);

@@ -11,13 +11,12 @@ static json_t *check_secret_ref(struct check *c, const char *key)
         json_t *ref = check_record(c, key, CHECK_NULLABLE);
         json_t *version = ref ? json_object_get(ref, "version") : NULL;
         struct check n;
-        const char *id;
 
         if (!ref)
                 return json_null();
         check_nested(&n, c, key, ref);
         check_literal(&n, "type", CHECK_REQUIRED, "secret_ref");
-        id = check_uuid(&n, "secretId", CHECK_REQUIRED);
+        const char *id = check_uuid(&n, "secretId", CHECK_REQUIRED);
         if (version && !(json_is_string(version) && streq(json_string_value(version), "latest")) &&
             !(json_is_integer(version) && json_integer_value(version) > 0))
                 check_custom(&n, "version", "Invalid input");
@@ -52,12 +51,10 @@ int ssh_config_normalize(json_t *config, enum config_form form, json_t **ret, st
         json_t *ref, *result;
         static const char *const output_full[] = { "wait", "drop", NULL };
         bool has_port, strict, own_config, in_place;
-        int64_t port;
-        int r;
 
         check_init(&c, config);
         host = required(&c, "host", "SSH environments require a host.");
-        port = check_int(&c, "port", CHECK_COERCE, 1, 65535, &has_port);
+        int64_t port = check_int(&c, "port", CHECK_COERCE, 1, 65535, &has_port);
         username = required(&c, "username", "SSH environments require a username.");
         path = required(&c, "remoteWorkspacePath",
                         "SSH environments require a remote workspace path.");
@@ -92,7 +89,7 @@ int ssh_config_normalize(json_t *config, enum config_form form, json_t **ret, st
                                    "knownHosts", json_string_or_null(hosts),
                                    "strictHostKeyChecking", strict);
         json_decref(ref);
-        r = check_end_config(&c, err);
+        int r = check_end_config(&c, err);
         if (r < 0)
                 return r;
         /* Members of our own, so only present when they are set. */

@@ -13,10 +13,8 @@
 
 struct ssh_conn *ssh_conn_find(struct ssh_hosts *h, const char *key)
 {
-        struct ssh_conn *c;
-
         pthread_mutex_lock(&h->lock);
-        c = h->conns;
+        struct ssh_conn *c = h->conns;
         while (c && !streq(c->key, key))
                 c = c->next;
         pthread_mutex_unlock(&h->lock);
@@ -54,10 +52,9 @@ int ssh_conn_of(struct ssh_hosts *h, const struct place *place, struct ssh_conn 
 {
         CLEAN(json_decrefp) json_t *document = NULL;
         CLEAN(cleanup_free) char *text = NULL;
-        const json_t *config;
 
         (void)json_parse(place->config, strlen(place->config), &document, NULL);
-        config = json_get_object(document, "ssh");
+        const json_t *config = json_get_object(document, "ssh");
         if (!config || !place->environment_id)
                 return err_set(err, ERR_CORRUPT, "the place does not say which ssh host it is on");
         text = json_to_text(config);
@@ -195,10 +192,8 @@ static enum look look_at_host(struct ssh_conn *c, bool waited, unsigned seen,
 
 static unsigned attempts_of(struct ssh_conn *c)
 {
-        unsigned n;
-
         pthread_mutex_lock(&c->hosts->lock);
-        n = c->attempts;
+        unsigned n = c->attempts;
         pthread_mutex_unlock(&c->hosts->lock);
         return n;
 }

@@ -95,16 +95,15 @@ static int plain_follow(struct op *op, struct ssh_plain *p, struct ssh_call *cal
 {
         CLEAN(err_done) struct err why = { 0 };
         struct op limited = *op;
-        int r, killed;
 
         if (p->timeout_ms > 0)
                 limited.deadline_ms = clock_mono_ms() + p->timeout_ms;
-        r = ssh_session_follow(&limited, &call->session, p->input, p->input_len, p->output, p->ctx,
-                               &why);
+        int r = ssh_session_follow(&limited, &call->session, p->input, p->input_len, p->output,
+                                   p->ctx, &why);
         if (r >= 0)
                 return 0;
         *ret_timed_out = r == ERR_TIMEOUT;
-        killed = kill_there(op, p->rt, &p->kept->place, "BERTH_EXEC", p->exec_id, err);
+        int killed = kill_there(op, p->rt, &p->kept->place, "BERTH_EXEC", p->exec_id, err);
         if (killed >= 0) {
                 struct op shield = op_shield(op, LINGER_MS);
 
@@ -164,10 +163,9 @@ static void *thread_main(void *arg)
                          .deadline_ms = OP_NO_DEADLINE,
                          .cancel = &p->cancel,
                          .actor = &actor_system };
-        int r;
 
         arena_init(&arena);
-        r = plain_run(&op, p, &result, &err);
+        int r = plain_run(&op, p, &result, &err);
         p->done(p->ctx, r, result, &err);
         json_decref(result);
         arena_done(&arena);

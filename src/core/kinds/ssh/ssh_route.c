@@ -5,13 +5,12 @@ static int route_connect(struct runtime *rt, const struct place *place, int *ret
                          struct err *err)
 {
         struct ssh_conn *c;
-        struct mux *mux;
         int r = ssh_conn_of(rt->ssh, place, &c, err);
 
         if (r < 0)
                 return r;
         ssh_conn_use(c, place);
-        mux = ssh_carrier_mux(c);
+        struct mux *mux = ssh_carrier_mux(c);
         if (!mux)
                 return err_set(err, ERR_UNREACHABLE, "no connection to the ssh host");
         return mux_connect(mux, place->id, ret_fd, err);
@@ -97,14 +96,13 @@ int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place,
         struct listing l = { fn, ctx };
         struct ssh_hello hello = { 0 };
         struct ssh_conn *c;
-        bool plain;
         int r = ssh_conn_of(rt->ssh, place, &c, err);
 
         if (r >= 0 && !pool_take_seat(op, LANE_PEERS, &lane))
                 r = err_set(err, ERR_BUSY, "Too many wait for the host already.");
         if (r >= 0)
                 r = ssh_conn_reach(op, c, &context, &hello, err);
-        plain = hello.state == HELLO_PLAIN; /* it runs no boxes */
+        bool plain = hello.state == HELLO_PLAIN; /* it runs no boxes */
         ssh_hello_done(&hello);
         return r < 0 || plain
                        ? r
