@@ -236,56 +236,70 @@ static int get_log_stream(struct call *c, struct err *err)
         return follow_log(c, FEED_EVENTS, err);
 }
 
-/* A page has whole records only. `nextOffset` is there unless this is the end, and nothing will
- * follow: then `eof` is. */
+/* A page has whole records only. */
+struct log_page {
+        struct run_view view;
+        struct buf content;
+        int64_t offset, next;
+        bool eof; /* nothing follows, and nothing will */
+};
 
-static void encode_page(struct call *c, const struct run *run, const struct buf *content,
-                        int64_t next, bool eof)
+static void log_page_done(struct log_page *p)
 {
-        struct jw *w = call_json(c);
-
-        jw_object(w);
-        jw_kstring(w, "runId", run->id);
-        jw_kstring(w, "store", "local_file");
-        jw_kstring(w, "logRef", run->log_ref);
-        jw_key(w, "content");
-        jw_string_n(w, content->data ? content->data : "", content->len);
-        if (run->is_incomplete)
-                jw_kbool(w, "incomplete", true);
-        if (eof)
-                jw_kbool(w, "eof", true);
-        else
-                jw_kint(w, "nextOffset", next);
-        jw_object_end(w);
+        buf_done(&p->content);
 }
 
+/* The page that the query asks for. */
+static int read_log_page(struct call *c, int64_t limit_default, struct log_page *ret,
+                         struct err *err)
+{
+        const struct run *run = &ret->view.run;
+        int64_t limit;
+        int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &ret->offset, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limitBytes", limit_default, 1, INT64_MAX, &limit, err);
+        if (r >= 0)
+                r = run_view_get(c->op, c->rt, c->params[0], &ret->view, err);
+        if (r < 0)
+                return r;
+        if (!run->log_ref)
+                return err_set(err, ERR_NOT_FOUND, "Run log not found");
+        /* Asked before reading: bytes that are written after this show as more to come. */
+        bool whole = run_log_is_whole(run);
+        r = run_log_read(c->rt, run->log_ref, ret->offset, MIN(limit, BYTES_MAX), &ret->content,
+                         &ret->next, err);
+        ret->eof = whole && ret->next >= run->log_bytes;
+        return r;
+}
+
+/* `nextOffset` is there unless this is the end: then `eof` is. */
 static int get_log(struct call *c, struct err *err)
 {
-        CLEAN(buf_done) struct buf content = { 0 };
+        CLEAN(log_page_done) struct log_page p = { 0 };
         const char *accept = http_header(c->x, "accept");
-        int64_t offset, limit, next;
-        struct run_view view;
 
         if (call_query_flag(c, "follow"))
                 return follow_log(
                         c, accept && strstr(accept, "text/event-stream") ? FEED_EVENTS : FEED_BYTES,
                         err);
-        int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
-        if (r >= 0)
-                r = call_query_int(c, "limitBytes", BYTES_DEFAULT, 1, INT64_MAX, &limit, err);
-        if (r >= 0)
-                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
+        int r = read_log_page(c, BYTES_DEFAULT, &p, err);
         if (r < 0)
                 return r;
-        if (!view.run.log_ref)
-                return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        /* Asked before reading: bytes that are written after this show as more to come. */
-        bool whole = run_log_is_whole(&view.run);
-        r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
-                         err);
-        if (r < 0)
-                return r;
-        encode_page(c, &view.run, &content, next, whole && next >= view.run.log_bytes);
+        struct jw *w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "runId", p.view.run.id);
+        jw_kstring(w, "store", "local_file");
+        jw_kstring(w, "logRef", p.view.run.log_ref);
+        jw_key(w, "content");
+        jw_string_n(w, p.content.data ? p.content.data : "", p.content.len);
+        if (p.view.run.is_incomplete)
+                jw_kbool(w, "incomplete", true);
+        if (p.eof)
+                jw_kbool(w, "eof", true);
+        else
+                jw_kint(w, "nextOffset", p.next);
+        jw_object_end(w);
         return 0;
 }
 
@@ -357,51 +371,36 @@ static void take_log_record(struct transcript *t, const char *text, size_t len)
 
 static int get_transcript(struct call *c, struct err *err)
 {
-        CLEAN(buf_done) struct buf content = { 0 };
-        struct transcript t = { 0 };
-        int64_t offset, limit, next;
-        struct run_view view;
-        int r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
+        CLEAN(log_page_done) struct log_page p = { 0 };
+        int r = read_log_page(c, BYTES_MAX, &p, err);
 
-        if (r >= 0)
-                r = call_query_int(c, "limitBytes", BYTES_MAX, 1, INT64_MAX, &limit, err);
-        if (r >= 0)
-                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
         if (r < 0)
                 return r;
-        if (!view.run.log_ref)
-                return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        bool whole = run_log_is_whole(&view.run);
-        r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
-                         err);
-        if (r < 0)
-                return r;
-        t = (struct transcript){ .type = view.adapter_type ? view.adapter_type : "",
-                                 .records = json_array(),
-                                 .at = next - (int64_t)content.len,
-                                 .whole = offset };
-        for (const char *at = buf_str(&content); *at;) {
+        struct transcript t = { .type = p.view.adapter_type ? p.view.adapter_type : "",
+                                .records = json_array(),
+                                .at = p.next - (int64_t)p.content.len,
+                                .whole = p.offset };
+        for (const char *at = buf_str(&p.content); *at;) {
                 size_t n = strcspn(at, "\n");
 
                 take_log_record(&t, at, n);
                 at += n + (at[n] == '\n');
         }
-        bool eof = whole && next >= view.run.log_bytes;
-        if ((eof || t.whole == offset) && t.line.len > 0) { /* nothing more will end that line */
+        if ((p.eof || t.whole == p.offset) && t.line.len > 0) { /* no more will end that line */
                 take_stdout(&t, "\n", 1);
                 t.n_whole = json_array_size(t.records);
-                t.whole = next;
+                t.whole = p.next;
         }
         while (json_array_size(t.records) > t.n_whole)
                 (void)json_array_remove(t.records, t.n_whole);
         struct jw *w = call_json(c);
         jw_object(w);
-        jw_kstring(w, "runId", view.run.id);
-        jw_kstring(w, "adapterType", view.adapter_type);
+        jw_kstring(w, "runId", p.view.run.id);
+        jw_kstring(w, "adapterType", p.view.adapter_type);
         jw_kbool(w, "readable", adapter_has_transcript(t.type));
         jw_kvalue(w, "records", t.records);
-        jw_kint(w, "nextOffset", eof ? next : t.whole);
-        jw_kbool(w, "eof", eof);
+        jw_kint(w, "nextOffset", p.eof ? p.next : t.whole);
+        jw_kbool(w, "eof", p.eof);
         jw_object_end(w);
         json_decref(t.records);
         buf_done(&t.line);
