@@ -105,8 +105,10 @@ static int set_vault(struct cli *c, const struct args *a, json_t *body, struct e
         return r < 0 ? r : body_set(body, "provider", cli_text(vault, "provider"), err);
 }
 
+/* `link` names a secret that is in a vault already; `create` has its value. */
 static int cmd_secret_create(struct cli *c, const struct args *a, struct err *err)
 {
+        bool is_link = a->n_words == 2;
         json_t *body = cli_keep(c, json_object());
         const char *path;
         int r = cli_path(c, kind_secret.list, NULL, true, &path, err);
@@ -118,24 +120,12 @@ static int cmd_secret_create(struct cli *c, const struct args *a, struct err *er
                              MEMBERS({ "name", .word = 1 }, { "key", "key" },
                                      { "description", "description" }),
                              body, err);
-        if (r >= 0)
+        if (r >= 0 && !is_link)
                 r = read_value(args_value(a, "file"), body, err);
-        return r < 0 ? r : cli_send(c, "POST", path, json_incref(body), &kind_secret, err);
-}
-
-static int cmd_secret_link(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *body = cli_keep(c, json_object());
-        const char *path;
-        int r = cli_path(c, kind_secret.list, NULL, true, &path, err);
-
-        if (r >= 0)
-                r = set_vault(c, a, body, err);
-        if (r >= 0)
+        if (r >= 0 && is_link)
                 r = cli_fill(c, a,
-                             MEMBERS({ "name", .word = 1 }, { "externalRef", .word = 2 },
+                             MEMBERS({ "externalRef", .word = 2 },
                                      { "managedMode", .otherwise = "external_reference" },
-                                     { "key", "key" }, { "description", "description" },
                                      { "providerVersionRef", "ref-version" }),
                              body, err);
         return r < 0 ? r : cli_send(c, "POST", path, json_incref(body), &kind_secret, err);
@@ -271,7 +261,7 @@ const struct cli_command secret_commands[] = {
           .options = OPTIONS(
                   { "ref-version", "VERSION", "the vault's own version, default its current" },
                   PLACE_OPTIONS),
-          .run = cmd_secret_link },
+          .run = cmd_secret_create },
         { "show", "SECRET", "Show one secret, without its value",
           "berth secret show OPENAI_API_KEY", .words = 1, .act = { &kind_secret } },
         { "rotate", "SECRET [--file FILE]",
