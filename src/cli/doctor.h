@@ -33,5 +33,3 @@ void doctor_subids(struct doctor_report *d);
 void doctor_sandbox(struct doctor_report *d); /* the built-in one: doctor_sandbox.c */
 void doctor_workers(struct doctor_report *d); /* of plugins; the same file */
 void doctor_daemon(struct doctor_report *d);
-/* Where the agents of a daemon work that answers: doctor_places.c. */
-void doctor_places(struct doctor_report *d, struct berth *api);

@@ -135,13 +135,6 @@ void remote_note(const char *fmt, ...) PRINTF(1, 2);
 /* How to look at a command that goes on without us. */
 void remote_say_how_to_look(const struct remote *m);
 
-/* -- remote_output.c -- */
-
-int remote_event(void *ctx, const struct sse_event *event, struct err *err);
-/* Write what can be written; ready says whether poll() found room. */
-void remote_write(struct remote *m, int stream);
-bool remote_output_full(const struct remote *m);
-
 /* -- remote_input.c -- */
 
 void remote_input_read(struct remote *m);

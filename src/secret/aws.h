@@ -1,11 +1,11 @@
 /* The parts of the provider for AWS Secrets Manager; secret/vault.h is what others use.
  *
- *   aws.c                     the provider: what each call of vault.h means in AWS's words
- *   aws_settings.c            where, under which names, and what is out of bounds
- *   aws_call.c                one call: its JSON, its signature, and what its failure means
- *   aws_credentials.c         who we are: the chain of sources and its cache
- *   aws_credentials_files.c   … environment and shared files
- *   aws_credentials_remote.c  … container, instance and web identity
+ *   aws.c                    the provider: what each call of vault.h means in AWS's words
+ *   aws_settings.c           where, under which names, and what is out of bounds
+ *   aws_call.c               one call: its JSON, its signature, and what its failure means
+ *   aws_credentials.c        who we are: the chain of sources and its cache; of the sources,
+ *                            container, instance and web identity
+ *   aws_credentials_files.c  … environment and shared files
  *
  * For operation threads. Strings are in the arena that was passed, or the operation's. */
 #pragma once
@@ -107,10 +107,6 @@ bool aws_credentials_static_in_env(void);
  * `region` is for those that ask an address of the region. */
 int aws_from_environment(struct aws_credentials *ret, struct err *err);
 int aws_from_files(struct op *op, struct aws_credentials *ret, struct err *err);
-int aws_from_web_identity(struct op *op, const char *region, struct aws_credentials *ret,
-                          struct err *err);
-int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *err);
-int aws_from_instance(struct op *op, struct aws_credentials *ret, struct err *err);
 
 /* Fill in what three texts say; ERR_INVALID when a key is missing or unusable. */
 int aws_credentials_set(struct aws_credentials *c, const char *id, size_t id_len,

@@ -8,8 +8,3 @@
 /* Inside a write transaction. */
 int migrate(struct db *db, struct err *err);
 
-/* What the SQL of a migration cannot do by itself, in the same transaction.
- *
- * 10: agents without an environment that ran on this machine keep running there: the local
- * environment of their company is written into them, each with an audit entry. */
-int migrate_0010(struct db *db, struct err *err);

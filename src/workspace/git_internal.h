@@ -121,11 +121,6 @@ int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *re
 /* Whether a commit is reachable from no ref of the host. */
 int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err);
 
-/* git_index.c: what changed between two commits ("": none), into the host's index. *ret_stale: it
- * is as it was, since something is in the way. */
-int git_move_index(struct git_import *g, const char *old, const char *new, bool *ret_stale,
-                   struct err *err);
-
 /* git_head.c */
 
 /* Integrate the commit `theirs`, from the branch `from` (NULL: none) of the place. */

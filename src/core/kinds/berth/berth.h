@@ -5,7 +5,6 @@
  *   berth_config.c   the configuration: schema, defaults, checks
  *   berth_meta.c     what a lease's metadata says of its sandbox
  *   berth_probe.c    the probe
- *   berth_exec.c     commands
  *   berth_overlay.c  workspaces as layers over a directory of this machine
  *   snapshot.c       writable layers that are kept (snapshot.h)
  *
@@ -74,7 +73,3 @@ json_t *berth_read_report(const char *dir);
 
 int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
                 json_t *config, struct probe_result *ret, struct err *err);
-int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
-                       struct exec_request *ret, struct err *err);
-int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
-                        uid_t *ret_writer, struct err *err);
