@@ -136,8 +136,7 @@ struct waiting {
         struct exec_watch watch;
         struct call *c;
         const char *id;
-        bool detach;
-        bool watching;
+        bool detach, watching;
         int64_t pid, started_at;
 };
 

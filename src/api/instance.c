@@ -22,8 +22,7 @@ static void write_load(struct jw *w, const struct pool_stats *pool)
 static int get_health(struct call *c, struct err *err)
 {
         const struct settings *s = &c->rt->settings;
-        bool trusted = s->mode == MODE_LOCAL_TRUSTED;
-        bool anonymous = c->actor.type == ACTOR_NONE;
+        bool trusted = s->mode == MODE_LOCAL_TRUSTED, anonymous = c->actor.type == ACTOR_NONE;
         struct pool_stats pool;
 
         pool_stats(c->api->pool, &pool);

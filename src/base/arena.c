@@ -19,8 +19,7 @@ struct arena_defer_entry {
 struct arena_chunk {
         struct arena_chunk *next;
         struct arena_defer_entry *defers;
-        size_t used;
-        size_t size;
+        size_t used, size;
         alignas(max_align_t) char data[];
 };
 

@@ -106,8 +106,7 @@ void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1])
         char text[64];
 
         us = MIN(MAX(us, ISO_FIRST_US), ISO_LAST_US);
-        int64_t s = us / US_PER_S;
-        int64_t rest = us % US_PER_S;
+        int64_t s = us / US_PER_S, rest = us % US_PER_S;
         if (rest < 0) {
                 rest += US_PER_S;
                 s--;

@@ -53,8 +53,7 @@ void err_clear(struct err *err)
 /* snprintf cuts at a byte; a half character would make the JSON around it invalid. */
 static void trim_partial_utf8(char *s)
 {
-        size_t n = strlen(s);
-        size_t back = 0;
+        size_t n = strlen(s), back = 0;
 
         while (back < 4 && back < n && ((unsigned char)s[n - 1 - back] & 0xc0) == 0x80)
                 back++;

@@ -88,8 +88,7 @@ static void put_field(struct buf *b, bool json, const struct log_field *f)
 /* Whether this line may pass; *ret_suppressed is how many were dropped before it. */
 static bool site_allows(struct log_site *site, int *ret_suppressed)
 {
-        int64_t now = clock_mono_ms();
-        int64_t start = atomic_load(&site->window_start_ms);
+        int64_t now = clock_mono_ms(), start = atomic_load(&site->window_start_ms);
 
         *ret_suppressed = 0;
         if (now - start >= LOG_WINDOW_MS &&

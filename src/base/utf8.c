@@ -13,9 +13,7 @@ static size_t lead(unsigned char c, unsigned char *ret_low, unsigned char *ret_h
                 return 2;
         if (c >= 0xe0 && c <= 0xef)
                 return 3;
-        if (c >= 0xf0 && c <= 0xf4)
-                return 4;
-        return 0;
+        return c >= 0xf0 && c <= 0xf4 ? 4 : 0;
 }
 
 bool utf8_next(const char *s, size_t n, size_t *ret_len, uint32_t *ret_point)

@@ -183,9 +183,7 @@ static bool box_turn(struct box *b, int64_t *nearest)
         for (int i = 0; i < b->n_execs; i++)
                 spool_sync_turn(b, &b->execs[i], nearest);
 
-        if (b->stopping)
-                return !stop_turn(b, nearest);
-        return !idle_turn(b, nearest);
+        return b->stopping ? !stop_turn(b, nearest) : !idle_turn(b, nearest);
 }
 
 int box_loop(struct box *b)

@@ -199,9 +199,7 @@ static enum owner owner_by_parent(struct box *b, const struct proc *p, enum owne
 
         if (main_of)
                 return main_of == t->e || t->everything ? MINE : OTHER;
-        if (parent == MINE || parent == OTHER)
-                return parent;
-        return owner_of_orphan(b, p, t);
+        return parent == MINE || parent == OTHER ? parent : owner_of_orphan(b, p, t);
 }
 
 static struct proc *find_proc(struct box *b, pid_t pid)

@@ -264,8 +264,7 @@ static int got_state(struct box_link *l, const struct frame_header *h, struct ch
 
 static int got_taken(struct box_link *l, struct channel *c, struct frame_in *f, struct err *err)
 {
-        uint64_t taken = frame_get_u64(f);
-        uint64_t limit = frame_get_u64(f);
+        uint64_t taken = frame_get_u64(f), limit = frame_get_u64(f);
 
         if (!c)
                 return 0;

@@ -124,9 +124,7 @@ static bool setting_is(const char *path, const char *value)
 }
 
 static const struct {
-        const char *path;
-        const char *bad;
-        const char *fix;
+        const char *path, *bad, *fix;
 } settings[] = {
         { "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
           "AppArmor restricts it: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or load a "
@@ -227,8 +225,7 @@ static int try_group(struct cli *c, const char *parent, bool *ret_kill)
 
 static void check_cgroup(struct doctor_report *d)
 {
-        const char *mount = cgroup2_mount();
-        const char *group = own_group(d->cli);
+        const char *mount = cgroup2_mount(), *group = own_group(d->cli);
         bool kill = false;
 
         if (!mount || !group) {

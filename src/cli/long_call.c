@@ -25,8 +25,7 @@ struct moving {
         struct buf answer, side_answer;
         bool side_is_look, drawn;
         int64_t look_at_ms, renew_at_ms;
-        int insisted;
-        int signal;
+        int insisted, signal;
 };
 
 static int keep_bytes(void *arg, const struct http_answer *answer UNUSED, const char *data,

@@ -24,8 +24,7 @@ bool out_is_terminal(void)
 
 static bool use_colours(void)
 {
-        const char *no = getenv("NO_COLOR");
-        const char *term = getenv("TERM");
+        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
         return out_is_terminal() && !(no && *no) && !(term && streq(term, "dumb"));
 }

@@ -149,8 +149,7 @@ static int start_daemon(struct cli *c, struct err *err)
 
 int private_ensure(struct cli *c, struct err *err)
 {
-        int64_t until = clock_mono_ms() + PATIENCE_MS;
-        int64_t pause = PAUSE_MIN;
+        int64_t until = clock_mono_ms() + PATIENCE_MS, pause = PAUSE_MIN;
 
         c->data = absolute_path(c, c->data);
         while (!daemon_answers(c)) {

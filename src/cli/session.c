@@ -33,8 +33,7 @@ int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a,
                 .data_flag = args_value(a, "data"),
         };
         arena_init(&c->arena);
-        const char *base = getenv("XDG_DATA_HOME");
-        const char *home = getenv("HOME");
+        const char *base = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
 
         c->data = c->data_flag ? c->data_flag : cli_env("BERTH_DATA", NULL);
         if (c->data)

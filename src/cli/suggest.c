@@ -41,8 +41,7 @@ void suggest_init(struct suggest *s, const char *typed)
 
 void suggest_offer(struct suggest *s, const char *word)
 {
-        size_t typed_len = strlen(s->typed);
-        size_t allowed = typed_len <= 3 ? 1 : typed_len / 3;
+        size_t typed_len = strlen(s->typed), allowed = typed_len <= 3 ? 1 : typed_len / 3;
         size_t d = edit_distance(s->typed, word);
 
         if (typed_len >= 2 && str_starts(word, s->typed))

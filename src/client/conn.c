@@ -151,9 +151,7 @@ static int connect_one(int fd, const struct sockaddr *sa, socklen_t len, int64_t
                 return errno;
         if (wait_ready(fd, POLLOUT, deadline_ms, &ignored) < 0)
                 return ETIMEDOUT;
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &n) < 0)
-                return errno;
-        return result;
+        return getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &n) < 0 ? errno : result;
 }
 
 static int daemon_unreachable(const struct conn_address *a, const char *why, struct err *err)

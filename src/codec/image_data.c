@@ -26,9 +26,7 @@ static void uri_restart(struct image_data *m, char c)
 /* Step through a word; 1 at its end, 0 on the way, -1 when it is another. */
 static int image_step(const char *word, uint8_t *at, char c)
 {
-        if (word[*at] != c)
-                return -1;
-        return word[++*at] == '\0';
+        return word[*at] != c ? -1 : word[++*at] == '\0';
 }
 
 /* Returns whether the picture's bytes begin after this one. */

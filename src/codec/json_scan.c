@@ -6,8 +6,7 @@
 #include "base/utf8.h"
 
 struct reader {
-        const char *at;
-        const char *end;
+        const char *at, *end;
         struct err *err;
 };
 

@@ -35,9 +35,7 @@ static enum jsonrpc_kind classify_message(const struct jsonrpc *m)
                 return JSONRPC_RESPONSE;
         if (m->method && m->id && !json_is_null(m->id))
                 return JSONRPC_REQUEST;
-        if (m->method && !m->id)
-                return JSONRPC_NOTIFICATION;
-        return JSONRPC_UNKNOWN;
+        return m->method && !m->id ? JSONRPC_NOTIFICATION : JSONRPC_UNKNOWN;
 }
 
 int jsonrpc_parse(const char *line, size_t len, struct jsonrpc *ret, struct err *err)

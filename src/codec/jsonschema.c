@@ -10,8 +10,7 @@ struct run {
         const json_t *root;
         json_t *errors; /* NULL while only the verdict counts */
         size_t found;
-        unsigned steps;
-        unsigned depth;
+        unsigned steps, depth;
         struct buf path;
 };
 

@@ -118,9 +118,7 @@ static const char *special_v6(const uint8_t *bytes)
         what = special_carried(bytes, &carries);
         if (what || carries)
                 return what;
-        if (bytes[0] >> 5 != 1)
-                return "reserved";
-        return special_isatap(bytes);
+        return bytes[0] >> 5 != 1 ? "reserved" : special_isatap(bytes);
 }
 
 const char *net_addr_special(const struct net_addr *a)

@@ -16,13 +16,10 @@ enum table_origin {
 };
 
 struct reader {
-        const char *file;
-        const char *at;
-        const char *end;
+        const char *file, *at, *end;
         int line;
         struct buf table; /* "table." or nothing */
-        json_t *values;
-        json_t *tables;
+        json_t *values, *tables;
         struct err *err;
 };
 
@@ -218,9 +215,7 @@ static int read_key(struct reader *r, struct buf *key)
                 skip_blanks(r);
                 buf_putc(key, '.');
         }
-        if (buf_failed(key))
-                return refuse(r, "the key is too long");
-        return 0;
+        return buf_failed(key) ? refuse(r, "the key is too long") : 0;
 }
 
 /* How the name became a table, or -1. */

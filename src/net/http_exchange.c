@@ -23,8 +23,7 @@ static size_t first_of_name(const struct http1_head *head, size_t i)
 /* All values of the name that first occurs at `first`, written to *spare, which moves on. */
 static const char *join_values(const struct http1_head *head, size_t first, char **spare)
 {
-        char *start = *spare;
-        char *at = start;
+        char *start = *spare, *at = start;
 
         for (size_t i = first; i < head->n_headers; i++) {
                 const struct http1_header *h = &head->headers[i];
@@ -64,8 +63,7 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
                 spare_size += h->headers[i].value.len + 2;
         }
         x = xcalloc(1, sizeof(*x) + fields_size + h->len + (repeats ? spare_size : 0));
-        char *copy = (char *)(x + 1) + fields_size;
-        char *spare = copy + h->len;
+        char *copy = (char *)(x + 1) + fields_size, *spare = copy + h->len;
         x->conn = c;
         x->peer = c->peer;
         x->fields = (struct http_field *)(x + 1);

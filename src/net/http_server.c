@@ -113,8 +113,7 @@ void http_deadline_set(struct http_conn *c, enum http_deadline kind)
 static void on_timer(uv_timer_t *timer)
 {
         struct http_server *s = timer->data;
-        uint64_t now = uv_now(s->config.loop);
-        uint64_t next = UINT64_MAX;
+        uint64_t now = uv_now(s->config.loop), next = UINT64_MAX;
 
         for (int kind = 0; kind < N_DEADLINES; kind++) {
                 struct http_link *list = &s->deadlines[kind];

@@ -77,8 +77,7 @@ void mail_post(struct mail *m, struct letter *letter, void (*fn)(struct letter *
 struct promise {
         _Atomic int refs;
         _Atomic bool kept;
-        int fd;
-        int code;
+        int fd, code;
         char text[512];
 };
 

@@ -15,8 +15,7 @@
 #define ACCOUNT_LEN  12
 
 struct aws_call {
-        const char *operation;
-        const char *body;
+        const char *operation, *body;
         size_t len;
         bool holds_value; /* in what is sent or answered: then AWS's text is not logged either */
 };

@@ -296,9 +296,7 @@ static const char *over_field(const char *at, bool may_be_empty)
 {
         size_t n = at ? strcspn(at, ":") : 0;
 
-        if (!at || at[n] != ':' || (n == 0 && !may_be_empty))
-                return NULL;
-        return at + n + 1;
+        return !at || at[n] != ':' || (n == 0 && !may_be_empty) ? NULL : at + n + 1;
 }
 
 const char *aws_reference_name(const char *reference)

@@ -121,8 +121,7 @@ static void give_handle(CURLM *take_multi)
 struct running {
         CURLM *multi;
         CURL *easy;
-        bool added;
-        bool succeeded;
+        bool added, succeeded;
         struct curl_slist *headers;
         struct transfer_answer *answer;
         bool too_large;

@@ -80,9 +80,7 @@ int ssh_session_start(const char *trampoline, const char *const *argv, const cha
         r = session_watch(ret, ret->fd, EPOLLIN, EPOLL_CTL_ADD, err);
         if (r >= 0)
                 r = session_watch(ret, ret->err_fd, EPOLLIN, EPOLL_CTL_ADD, err);
-        if (r >= 0)
-                r = session_watch(ret, ret->proc.pidfd, EPOLLIN, EPOLL_CTL_ADD, err);
-        return r;
+        return r < 0 ? r : session_watch(ret, ret->proc.pidfd, EPOLLIN, EPOLL_CTL_ADD, err);
 }
 
 void ssh_session_done(const struct op *op, struct ssh_session *s)

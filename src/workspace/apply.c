@@ -269,9 +269,7 @@ static int make_way_for_dir(const struct apply *a, const char *name, mode_t *ret
         if (fstatat(a->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -1;
         *ret_mode = st.st_mode & 07777;
-        if (S_ISDIR(st.st_mode))
-                return 1;
-        return unlinkat(a->dir_fd, name, 0);
+        return S_ISDIR(st.st_mode) ? 1 : unlinkat(a->dir_fd, name, 0);
 }
 
 static int make_dir(struct apply *a, const char *name, mode_t mode)

@@ -293,9 +293,7 @@ static int decide(struct git_import *g, const char *ours, const char *theirs, co
         if (!same && from)
                 return 0; /* a branch of its own: it comes as that */
         r = merge_heads(g, ours, theirs, ret_new, &why, err);
-        if (r == 0)
-                return keep_apart(g, theirs, why, ret, err);
-        return r;
+        return r == 0 ? keep_apart(g, theirs, why, ret, err) : r;
 }
 
 int git_integrate(struct git_import *g, const char *theirs, const char *from,

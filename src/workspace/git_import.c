@@ -351,9 +351,7 @@ static int import_all(struct git_import *g, struct git_report *ret, struct err *
         if (r < 0)
                 return r;
         r = want_all(g, &w, err);
-        if (r < 0 || (w.n == 0 && !*w.head))
-                return r;
-        return import(g, &w, ret, err);
+        return r < 0 || (w.n == 0 && !*w.head) ? r : import(g, &w, ret, err);
 }
 
 int git_import_apply(struct git_import *g, const struct git_options *options,

@@ -137,9 +137,7 @@ int git_swap(struct git_import *g, const char *ref, const char *to, const char *
         }
         r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, NULL, &status, ret_said,
                     err);
-        if (r < 0)
-                return r;
-        return status == 0;
+        return r < 0 ? r : status == 0;
 }
 
 int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *ret, struct err *err)

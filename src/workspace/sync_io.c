@@ -228,9 +228,7 @@ static int wait_once(struct sync_io *io, struct err *err)
 
         if (r >= 0 && reads)
                 r = sync_take(io, err);
-        if (r >= 0)
-                r = write_some(io, err);
-        return r;
+        return r < 0 ? r : write_some(io, err);
 }
 
 /* Hand over what has arrived, without waiting. */

@@ -69,9 +69,7 @@ static int on_manifest(struct sync_session *s, const struct sync_msg *m, struct 
         if (s->manifest_len > MANIFEST_MAX)
                 return err_set(err, ERR_TOO_LARGE, "The file worker's tree is too large.");
         int r = check_piece(s, m->blob, err);
-        if (r < 0)
-                return r;
-        return fd_write_all(s->manifest_fd, m->blob.p, m->blob.len, err);
+        return r < 0 ? r : fd_write_all(s->manifest_fd, m->blob.p, m->blob.len, err);
 }
 
 /* When each may come is in codec/peer_state.c. */

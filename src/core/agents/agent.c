@@ -212,11 +212,10 @@ static int agent_write_permissions(struct db *db, void *arg, struct err *err)
                                err);
         else if (r >= 0 && want->has_assign)
                 r = grants_remove(db, q->agent->company_id, "agent", q->id, "tasks:assign", err);
-        if (r >= 0)
-                r = audit(db, q->op, q->agent->company_id, "agent.permissions_updated", "agent",
-                          q->id, json_pack("{s:b}", "canCreateAgents", want->can_create_agents),
-                          err);
-        return r;
+        return r < 0 ? r
+                     : audit(db, q->op, q->agent->company_id, "agent.permissions_updated", "agent",
+                             q->id, json_pack("{s:b}", "canCreateAgents", want->can_create_agents),
+                             err);
 }
 
 int agent_set_permissions(struct op *op, struct runtime *rt, const char *id,

@@ -57,8 +57,7 @@ const char *callback_path_problem(const char *path)
 /* Routes. A star stands for one segment; words in parentheses are alternatives. */
 
 struct rule {
-        const char *method;
-        const char *pattern;
+        const char *method, *pattern;
 };
 
 static const struct rule rules[] = {

@@ -76,12 +76,11 @@ static int company_insert(struct db *db, void *arg, struct err *err)
                                      err);
         if (r >= 0)
                 r = companies_update(db, c, err);
-        if (r >= 0)
-                r = audit(db, q->op, c->id, "company.created", "company", c->id,
-                          json_pack("{s:s, s:s?}", "name", c->name, "defaultEnvironmentId",
-                                    c->default_environment_id),
-                          err);
-        return r;
+        return r < 0 ? r
+                     : audit(db, q->op, c->id, "company.created", "company", c->id,
+                             json_pack("{s:s, s:s?}", "name", c->name, "defaultEnvironmentId",
+                                       c->default_environment_id),
+                             err);
 }
 
 int company_create(struct op *op, struct runtime *rt, const struct company_patch *patch,

@@ -146,10 +146,9 @@ static int environment_write(struct db *db, void *arg, struct err *err)
         if (r >= 0 && u->stored)
                 r = env_secrets_commit(db, u->op, u->rt, env, u->stored, u->schema, &u->secrets,
                                        err);
-        if (r >= 0)
-                r = audit(db, u->op, env->company_id, "environment.updated", "environment", env->id,
-                          describe_update(u), err);
-        return r;
+        return r < 0 ? r
+                     : audit(db, u->op, env->company_id, "environment.updated", "environment",
+                             env->id, describe_update(u), err);
 }
 
 static int try_update(struct update *u, struct err *err)

@@ -35,9 +35,7 @@ static int ensure_here(struct op *op, struct runtime *rt, const struct place *pl
                                "The sandbox of the lease has ended. Release the lease and acquire "
                                "another.");
         r = reserve_check(err);
-        if (r < 0)
-                return r;
-        return box_launch(op, rt->hub->config.box_program, dir, place->id, err);
+        return r < 0 ? r : box_launch(op, rt->hub->config.box_program, dir, place->id, err);
 }
 
 static int is_alive_here(struct op *op, struct runtime *rt, const struct place *place,

@@ -106,9 +106,7 @@ static int environment_remove(struct db *db, void *arg, struct err *err)
                           json_pack("{s:s, s:s, s:s}", "name", d->env->name, "driver",
                                     d->env->driver, "status", d->env->status),
                           err);
-        if (r >= 0)
-                r = environments_delete(db, d->id, err);
-        return r;
+        return r < 0 ? r : environments_delete(db, d->id, err);
 }
 
 static int delete_row(struct deletion *d, struct err *err)

@@ -310,11 +310,10 @@ static int lease_bind(struct db *db, void *arg, struct err *err)
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
         if (r >= 0)
                 r = leases_insert(db, &q->record->lease, err);
-        if (r >= 0)
-                r = audit_lease(db, q->op, q->env->company_id, q->req->run_id,
-                                "environment.lease_acquired", q->record->lease.id,
-                                lease_activity_details(q->record, false), err);
-        return r;
+        return r < 0 ? r
+                     : audit_lease(db, q->op, q->env->company_id, q->req->run_id,
+                                   "environment.lease_acquired", q->record->lease.id,
+                                   lease_activity_details(q->record, false), err);
 }
 
 /* Undoing */

@@ -121,8 +121,7 @@ int64_t live_last_id(struct live *live)
 /* Numbers */
 
 struct reservation {
-        int64_t least;
-        int64_t first;
+        int64_t least, first;
 };
 
 static int live_reserve(struct db *db, void *arg, struct err *err)

@@ -71,10 +71,9 @@ static int find_attempted(struct db *db, const struct runtime *rt, struct secret
                 r = check_binding(db, t, a, err);
         if (r >= 0)
                 r = check_version(db, t, a, err);
-        if (r >= 0)
-                r = vault_choose(db, rt, a, t->secret.company_id, t->secret.provider,
-                                 t->secret.provider_config_id, &t->vault, err);
-        return r;
+        return r < 0 ? r
+                     : vault_choose(db, rt, a, t->secret.company_id, t->secret.provider,
+                                    t->secret.provider_config_id, &t->vault, err);
 }
 
 int secret_attempt(struct op *op, struct runtime *rt, struct secret_attempt *t,

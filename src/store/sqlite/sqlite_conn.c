@@ -171,9 +171,7 @@ static int sqlite_step(struct stmt *s, struct err *err)
 
         if (r == SQLITE_ROW)
                 return 1;
-        if (r == SQLITE_DONE)
-                return 0;
-        return conn_error(slot->conn, r, err);
+        return r == SQLITE_DONE ? 0 : conn_error(slot->conn, r, err);
 }
 
 static bool sqlite_is_null(struct stmt *s, int column)

@@ -119,8 +119,7 @@ static void fail_group(struct write_job *group, int code, const struct err *caus
 static void run_group(struct sqlite_store *s, struct write_job *group)
 {
         CLEAN(err_done) struct err err = { 0 };
-        bool alone = !group->next;
-        bool any = false;
+        bool alone = !group->next, any = false;
         int r = sqlite_conn_run(s->writer, "BEGIN IMMEDIATE", &err);
 
         if (r < 0) {

@@ -98,11 +98,10 @@ static int snapshot_begin_delete(struct db *db, void *arg, struct err *err)
         to.owner_instance = d->rt->node.instance.s;
         to.updated_at = clock_now_us();
         r = snapshots_move(db, row->id, row->state, &to, err);
-        if (r >= 0)
-                r = audit(db, d->op, row->company_id, "environment.snapshot_deleted",
-                          "environment_snapshot", row->id, json_pack("{s:s}", "name", row->name),
-                          err);
-        return r;
+        return r < 0 ? r
+                     : audit(db, d->op, row->company_id, "environment.snapshot_deleted",
+                             "environment_snapshot", row->id, json_pack("{s:s}", "name", row->name),
+                             err);
 }
 
 static int snapshot_end_delete(struct db *db, void *arg, struct err *err)
