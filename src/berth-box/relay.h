@@ -37,7 +37,6 @@ struct relay {
         int epoll_fd;
         struct buf in, out;
         size_t out_sent;
-        uint32_t out_events;
         bool out_watched;
         uint32_t last_channel;
         int64_t heard_ms;

@@ -7,4 +7,3 @@
 
 /* Inside a write transaction. */
 int migrate(struct db *db, struct err *err);
-

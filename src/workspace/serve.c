@@ -38,7 +38,6 @@ struct serve {
         size_t n_patterns;
         struct incoming incoming[SYNC_SLOTS];
         struct sync_out outgoing[SYNC_MAX_GETS];
-        unsigned n_outgoing;
         char root[TREE_MAX_PATH + 1];
         char path[TREE_MAX_PATH + 1], target[TREE_MAX_TARGET + 1];
 };

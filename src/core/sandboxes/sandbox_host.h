@@ -19,8 +19,7 @@ struct sandbox_host {
         int64_t slice;
         int range_code; /* why there is no range, or 0 */
         char range_error[1024];
-        _Atomic uint64_t cursor; /* the slice to look at next */
-        _Atomic bool wants_stock;
+        _Atomic uint64_t cursor;       /* the slice to look at next */
         void (*want_stock)(void *arg); /* a sandbox was taken: any thread; NULL: not called */
         void *want_arg;
         _Atomic bool is_usable; /* sandbox_host_check() succeeded once */
