@@ -215,7 +215,7 @@ static int cmd_project_workspace_remove(struct cli *c, const struct args *a, str
                 OPTION("repo", "URL", "where it comes from; told to the agents"),                  \
                 OPTION("ref", "REF", "the branch or commit to begin with"),                        \
                 OPTION("setup", "COMMAND", "makes it ready, in the place of a run"),               \
-                OPTION("cleanup", "COMMAND", "run when a worktree of it is archived")
+                OPTION("cleanup", "COMMAND", "run after each run, in its place")
 
 static const struct cli_command project_workspace_commands[] = {
         { "list", "PROJECT", "List the workspaces of a project",
