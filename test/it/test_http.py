@@ -149,7 +149,7 @@ class ConventionsTest(BerthTest):
         """Whatever a caller sends is the caller's mistake, not ours."""
         lease = self.acquire(self.environment(self.acme))["lease"]
         agent = self.agent(self.acme)
-        member = self.ok("GET", f"/api/companies/{self.acme['id']}/members")[0]
+        member = self.ok("GET", f"/api/companies/{self.acme['id']}/members")["members"][0]
         company = f"/api/companies/{self.acme['id']}"
         routes = [("POST", "/api/companies"), ("PATCH", company), ("POST", self.environments),
                   ("POST", self.environments + "/probe-config"),

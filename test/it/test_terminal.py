@@ -171,7 +171,7 @@ class Revoked(BerthTest):
 
     def revoke_grant(self, company, board):
         members = f"/api/companies/{company['id']}/members"
-        member = next(m for m in self.operator("GET", members) if m["membershipRole"] == "operator")
+        member = next(m for m in self.operator("GET", members)["members"] if m["membershipRole"] == "operator")
         self.operator("PATCH", f"{members}/{member['id']}/permissions", {"grants": []})
 
     def test_a_revoked_key_ends_it(self):
