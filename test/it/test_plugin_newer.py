@@ -44,7 +44,7 @@ class NewerTest(ProviderTest):
         self.assertNotIn("agentId", asked)
         self.release(lease)
 
-    # environment-runtime 3.5 of newer versions: pickers of secrets send objects
+    # newer versions: pickers of secrets send objects
     def test_references_to_secrets(self):
         secret = self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "k", "value": "very-secret"},
                          status=201)
