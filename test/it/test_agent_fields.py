@@ -10,6 +10,7 @@ import uuid
 
 from worktest import WorkTest
 
+MODES = ("shared_workspace", "isolated_workspace", "operator_branch")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "agent-keys.md"
 ROW = re.compile(r"^\| (.+?) \| (?:`(.+?)`|(anything else)) \| (.+?)(?:; `(.+?)` everybody)? \|$", re.M)
 
@@ -55,11 +56,12 @@ class FieldTest(WorkTest):
                    "heartbeat": {"enabled": False, "wakeOnDemand": False, "intervalSec": 60 + n}, "metadata": {"n": n},
                    "paperclipSkillSync": {"desiredSkills": [f"v{n}"]}, "desiredSkills": [f"v{n}"], "budgetMonthlyCents": n,
                    "role": "ceo", "status": "paused", "adapterType": "codex_local", "canCreateAgents": True,
-                   "canAssignTasks": True, "mode": f"m{n}", "enabled": bool(n % 2), "allowIssueOverride": bool(n % 2),
+                   "canAssignTasks": True, "mode": MODES[n % 3], "defaultMode": MODES[n % 3],
+                   "workspaceStrategy": {"type": "project_primary", "baseRef": f"v{n}"}, "enabled": bool(n % 2), "allowIssueOverride": bool(n % 2),
                    "defaultProjectWorkspaceId": str(uuid.uuid4()), "desiredState": ("running", "stopped")[n % 2],
                    "serviceStates": {"a": {"n": n}}, "network": "host", "allowedHosts": [f"h{n}.example"],
                    "nestedSandbox": True, "user": "root"}
-        for record in ("workspaceStrategy", "branchPolicy", "pullRequestPolicy", "runtimePolicy", "cleanupPolicy",
+        for record in ("branchPolicy", "pullRequestPolicy", "runtimePolicy", "cleanupPolicy",
                        "workspaceRuntime", "payloadTemplate"):
             special[record] = {"n": n}
         return special.get(field, f"v{n}")
@@ -277,7 +279,7 @@ class FieldTest(WorkTest):
             own = f"/api/agents/{who['id']}"
             for path, body in ((own, {"adapterConfig": {field: "x"}}), (own, {"adapterConfig": deep}),
                                (own, {"runtimeConfig": deep}),
-                               (project, {"executionWorkspacePolicy": {"enabled": True, "workspaceStrategy": deep}}),
+                               (project, {"executionWorkspacePolicy": {"enabled": True, "runtimePolicy": deep}}),
                                (issue, {"executionWorkspaceSettings": {"workspaceStrategy": deep}})):
                 self.expect(self.as_agent(who, "PATCH", path, body), False, field=field, role=role, path=path, body=body)
 

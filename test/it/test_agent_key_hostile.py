@@ -129,6 +129,7 @@ class EscapeTest(RunTest):
         box = self.sandbox()["id"]
         local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
         ada = self.agent(self.acme, "Ada", wakes=True, defaultEnvironmentId=local, adapterConfig={"command": "true"})
+        self.ok("PATCH", f"/api/agents/{ada['id']}", {"runtimeConfig": {"heartbeat": {"maxFollowUps": 0}}})
         project = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
             "name": "P", "executionWorkspacePolicy": {"enabled": True, "environmentId": box}}, status=201)
         issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {

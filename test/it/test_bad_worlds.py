@@ -104,7 +104,7 @@ class FullDisk(BadWorld):
     def setUp(self):
         super().setUp()
         self.w.daemon.data.mkdir()
-        self.wrap(f"[ \"$1\" ] && exec unshare -m sh -c 'mount -t tmpfs -o size=4m none {self.w.daemon.data} && "
+        self.wrap(f"[ \"$1\" ] && exec unshare -m sh -c 'mount -t tmpfs -o mode=700,size=4m none {self.w.daemon.data} && "
                   f"exec \"$@\"' sh \"$@\"")
         self.scene()
         self.inside = pathlib.Path(f"/proc/{self.w.daemon.process.pid}/root{self.w.daemon.data}")

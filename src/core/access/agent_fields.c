@@ -209,6 +209,7 @@ const struct agent_field agent_fields[] = {
         { FIELD_OF_ENVIRONMENT_CONFIG, "user", FIELD_BOARD, FIELD_OF_ANY, "\"agent\"" },
 
         RULE(FIELD_OF_ANY, "provisionCommand", FIELD_COMMAND),
+        RULE(FIELD_OF_ANY, "runtimeProvisionCommand", FIELD_COMMAND),
         RULE(FIELD_OF_ANY, "teardownCommand", FIELD_COMMAND),
         RULE(FIELD_OF_ANY, "cleanupCommand", FIELD_COMMAND),
         RULE(FIELD_OF_ANY, "setupCommand", FIELD_COMMAND),

@@ -147,7 +147,6 @@ int project_workspace_write(struct db *db, struct op *op, struct runtime *rt,
         struct field_change change = { .of = FIELD_OF_PROJECT,
                                        .company_id = project->company_id,
                                        .path = "workspace" };
-        CLEAN(json_decrefp) json_t *was = NULL, *is = NULL;
         struct project_workspace before;
         int r = body_check(&patch->body, err);
 
@@ -170,8 +169,10 @@ int project_workspace_write(struct db *db, struct op *op, struct runtime *rt,
         r = check_source(row, err);
         if (r < 0)
                 return r;
-        change.before = was = fields_of(&before);
-        change.after = is = fields_of(row);
+        CLEAN(json_decrefp) json_t *was = fields_of(&before), *is = fields_of(row);
+
+        change.before = was;
+        change.after = is;
         r = agent_fields_check(db, op, &change, NULL, err);
         if (r < 0)
                 return r;

@@ -47,11 +47,8 @@ static void add_clean(struct buf *b, const char *text)
         for (; *text && b->len < BRANCH_MAX; text++) {
                 const char c = *text, last = b->len ? b->data[b->len - 1] : '/';
 
-                if (isalnum((unsigned char)c) || c == '_')
-                        buf_putc(b, c);
-                else if (c == '/' && b->len && last != '/')
-                        buf_putc(b, c);
-                else if (c == '.' && isalnum((unsigned char)last))
+                if (isalnum((unsigned char)c) || c == '_' || (c == '/' && b->len && last != '/') ||
+                    (c == '.' && isalnum((unsigned char)last)))
                         buf_putc(b, c);
                 else if (c != '/' && c != '.' && last != '-' && last != '/' && last != '.')
                         buf_putc(b, '-');
@@ -104,7 +101,7 @@ static int worktree_job_begin(struct op *op, struct runtime *rt,
                               const struct execution_workspace *w, struct worktree_job *j,
                               struct err *err)
 {
-        const char *dir = arena_printf(op->arena, "%s/worktrees", rt->data_dir), *path;
+        const char *dir = arena_printf(op->arena, "%s/worktrees", rt->data_dir), *path = NULL;
         char iso[ISO_TIME_LEN + 1];
         char *stamp = arena_alloc(op->arena, sizeof(iso));
         size_t n = 0;
