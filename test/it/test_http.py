@@ -19,7 +19,7 @@ class OpenApiTest(BerthTest):
         for file in sorted((SOURCE / "src/api").glob("*.c")):
             text = file.read_text()
             for name, value in re.findall(r'#define (\w+)\s+"(/api/[^"]*)"', text):
-                text = text.replace(f'{name} "', f'"{value}')
+                text = text.replace(f'{name} "', f'"{value}').replace(f" {name},", f' "{value}",')
             if file.name != "callback_test.c":
                 yield from re.findall(r'\{\s*"([A-Z]+)",\s*"(/api/[^"]+)",', text)
 
