@@ -222,7 +222,8 @@ class TakingTest(HostileTest):
         before = self.memory()
         self.relay.credit = 300
         self.breach(Break(bp.LIST, say, after=True))
-        self.assertLess(self.memory() - before, 10 << 10)
+        if "ASAN_OPTIONS" not in os.environ:  # the sanitizer keeps what was freed
+            self.assertLess(self.memory() - before, 10 << 10)
 
 
 class SilenceTest(HostileTest):
