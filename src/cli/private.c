@@ -99,8 +99,10 @@ static void read_word(int fd, struct buf *line)
                         break;
                 buf_grew(line, (size_t)n);
         }
-        if (line->len > 0 && memchr(line->data, '\n', line->len))
-                *strchr(line->data, '\n') = '\0';
+        char *end = line->len > 0 ? memchr(line->data, '\n', line->len) : NULL;
+
+        if (end)
+                *end = '\0';
 }
 
 /* Start our own program with these arguments; `line` is the first that it says. */
