@@ -54,14 +54,16 @@ int git_host_refs(struct git_import *g, struct err *err)
 
 void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX + 1])
 {
-        const char *line = buf_str(&g->host_refs);
+        const char *line = buf_str(&g->host_refs), *end = line + g->host_refs.len, *next;
         size_t n = strlen(name);
 
         ret[0] = '\0';
-        for (; *line; line += strcspn(line, "\n") + 1) {
-                const char *at = line + GIT_HEX + 1;
-
-                if (strcspn(line, "\n") == GIT_HEX + 1 + n && strncmp(at, name, n) == 0) {
+        for (; line < end; line = next + 1) {
+                next = memchr(line, '\n', (size_t)(end - line));
+                if (!next)
+                        return;
+                if ((size_t)(next - line) == GIT_HEX + 1 + n &&
+                    memcmp(line + GIT_HEX + 1, name, n) == 0) {
                         memcpy(ret, line, GIT_HEX);
                         ret[GIT_HEX] = '\0';
                         return;
