@@ -182,6 +182,8 @@ class Feeds(LiveTest):
 
 
 class Slow(LiveTest):
+    daemon_env = {"BERTH_LIVE_PING_MS": "3600000"}  # who does not read answers no ping either
+
     def test_one_that_does_not_read(self):
         """It is told what it missed; nobody waits for it, and it costs no memory."""
         slow, brisk = self.ws(), self.ws()
