@@ -97,7 +97,9 @@ static int make_terminal(const struct box *b, struct exec *e, const struct start
         if (e->keep_tty < 0)
                 return -1;
         if (b->sandbox &&
-            fchown(e->keep_tty, b->sandbox->spec.root_inside ? 0 : SANDBOX_AGENT, (gid_t)-1) < 0)
+            fchown(e->keep_tty,
+                   b->sandbox->spec.root_inside ? 0 : sandbox_user_id(&b->sandbox->spec),
+                   (gid_t)-1) < 0)
                 return -1;
         (void)ioctl(master, TIOCSWINSZ, &size);
         e->stdin_fd = fcntl(master, F_DUPFD_CLOEXEC, 3);

@@ -177,10 +177,12 @@ static int add_line(const char *path, uint32_t id, const char *line)
 int etc_amend(const struct box *b, struct err *err)
 {
         (void)mkdir("etc", 0755);
-        if (write_network(b) < 0 ||
-            add_line("etc/passwd", SANDBOX_AGENT, "agent:x:1000:1000:agent:/home/agent:/bin/sh\n") <
-                    0 ||
-            add_line("etc/group", SANDBOX_AGENT, "agent:x:1000:\n") < 0)
+        if (write_network(b) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "amend /etc of the rootfs");
+        if (!b->sandbox->spec.own_users &&
+            (add_line("etc/passwd", SANDBOX_AGENT,
+                      "agent:x:1000:1000:agent:/home/agent:/bin/sh\n") < 0 ||
+             add_line("etc/group", SANDBOX_AGENT, "agent:x:1000:\n") < 0))
                 return err_sys(err, ERR_PROVIDER, errno, "amend /etc of the rootfs");
         return 0;
 }

@@ -22,7 +22,9 @@
 
 void trees_init(struct trees *t)
 {
-        t->rootfs = t->storage = t->workspace = -1;
+        t->storage = t->workspace = -1;
+        for (size_t i = 0; i < SANDBOX_MAX_BASE; i++)
+                t->base[i] = -1;
         for (size_t i = 0; i < SANDBOX_MAX_LAYERS; i++)
                 t->layers[i] = -1;
 }
@@ -63,7 +65,7 @@ static int prepare_storage(const struct sandbox *s, int at, struct err *err)
         if (r >= 0)
                 r = prepare_one(s, at, "tmp", 01777, 0, err);
         if (r >= 0)
-                r = prepare_one(s, at, "workspace", 0755, SANDBOX_AGENT, err);
+                r = prepare_one(s, at, "workspace", 0755, sandbox_user_id(&s->spec), err);
         return r < 0 ? r : prepare_one(s, at, "workspace-work", 0755, 0, err);
 }
 
@@ -138,8 +140,8 @@ int trees_grab(struct sandbox *s, struct err *err)
         struct stat st;
         int r = grab_storage(s, err);
 
-        if (r >= 0 && s->spec.rootfs)
-                r = grab_tree(s, "rootfs", s->spec.rootfs, MOUNT_ATTR_RDONLY, &s->trees.rootfs,
+        for (uint32_t i = 0; r >= 0 && i < s->spec.n_base; i++)
+                r = grab_tree(s, "rootfs", s->spec.base[i], MOUNT_ATTR_RDONLY, &s->trees.base[i],
                               err);
         for (uint32_t i = 0; r >= 0 && i < s->spec.n_layers; i++)
                 r = grab_tree(s, "layer", s->spec.layers[i].path, MOUNT_ATTR_RDONLY,
@@ -158,14 +160,8 @@ int trees_grab(struct sandbox *s, struct err *err)
 
 /* Owners */
 
-static int show_as(struct sandbox *s, int tree, const char *path, const struct idmap *map,
-                   struct err *err)
+static int show_as(struct sandbox *s, int tree, const char *path, int ns, struct err *err)
 {
-        CLEAN(cleanup_fd) int ns = -1;
-        int r = userns_for_idmap(map, &ns, err);
-
-        if (r < 0)
-                return r;
         if (mount_idmap(tree, ns) < 0)
                 return err_sys(err, ERR_PROVIDER, errno,
                                "show the owners of %s inside (its file system must support "
@@ -175,56 +171,116 @@ static int show_as(struct sandbox *s, int tree, const char *path, const struct i
         return 0;
 }
 
-static int show_layer(struct sandbox *s, int tree, const char *path, uint32_t first,
+/* One namespace serves all directories of the base: making it costs a process. */
+static int show_base(struct sandbox *s, struct err *err)
+{
+        struct idmap map = { 0, 0, s->spec.first_id, s->spec.n_ids - 1 };
+        CLEAN(cleanup_fd) int ns = -1;
+        int r = s->spec.n_base > 0 ? userns_for_idmap(&map, &ns, err) : 0;
+
+        for (uint32_t i = 0; r >= 0 && i < s->spec.n_base; i++)
+                r = show_as(s, s->trees.base[i], s->spec.base[i], ns, err);
+        return r;
+}
+
+static int show_tree(struct sandbox *s, int tree, const char *path, const struct idmap *map,
+                     struct err *err)
+{
+        CLEAN(cleanup_fd) int ns = -1;
+        int r = userns_for_idmap(map, &ns, err);
+
+        return r < 0 ? r : show_as(s, tree, path, ns, err);
+}
+
+static int show_layer(struct sandbox *s, int tree, const struct sandbox_layer *layer,
                       struct err *err)
 {
-        struct idmap map = { first, first, s->spec.first_id, s->spec.n_ids - 1 };
+        struct idmap map = { layer->first_id, layer->first_id, s->spec.first_id,
+                             s->spec.n_ids - 1 };
 
-        return first == s->spec.first_id ? 0 : show_as(s, tree, path, &map, err);
+        return layer->first_id == s->spec.first_id ? 0 : show_tree(s, tree, layer->path, &map, err);
 }
 
 int trees_show_owners(struct sandbox *s, struct err *err)
 {
         struct trees *t = &s->trees;
-        uint32_t agent = sandbox_host_id(&s->spec, SANDBOX_AGENT);
-        int r = 0;
+        uint32_t user = sandbox_host_id(&s->spec, sandbox_user_id(&s->spec));
+        int r = show_base(s, err);
 
-        if (t->rootfs >= 0)
-                r = show_layer(s, t->rootfs, s->spec.rootfs, 0, err);
         for (uint32_t i = 0; r >= 0 && i < s->spec.n_layers; i++)
-                r = show_layer(s, t->layers[i], s->spec.layers[i].path, s->spec.layers[i].first_id,
-                               err);
-        if (r < 0 || t->workspace < 0 || t->workspace_uid == agent)
+                r = show_layer(s, t->layers[i], &s->spec.layers[i], err);
+        if (r < 0 || t->workspace < 0 || t->workspace_uid == user)
                 return r;
-        struct idmap map = { t->workspace_uid, t->workspace_gid, agent, 1 };
+        struct idmap map = { t->workspace_uid, t->workspace_gid, user, 1 };
 
-        return show_as(s, t->workspace, s->spec.workspace_dir, &map, err);
+        return show_tree(s, t->workspace, s->spec.workspace_dir, &map, err);
 }
 
-/* Overlays */
+/* Overlays. Their directories are named by the number of their descriptor, with those as working
+ * directory: a list of 160 absolute names would be too long for either call. */
 
-int overlay_make(const struct overlay *o, struct err *err)
+#define LOWER_MAX    ((SANDBOX_MAX_LAYERS + SANDBOX_MAX_BASE) * 5)
+#define FSCONFIG_MAX 255 /* the longest value that fsconfig() takes */
+
+struct overlay_names {
+        char lower[LOWER_MAX], upper[64], work[64];
+};
+
+static int overlay_by_steps(const struct overlay_names *n, const char *source, struct err *err)
 {
-        char lower[SANDBOX_MAX_LAYERS * 24 + 32] = "", upper[128], work[128];
-        const char *const options[] = { "source",   o->source ? o->source : "overlay",
-                                        "lowerdir", lower,
-                                        "upperdir", upper,
-                                        "workdir",  work,
-                                        "xino",     "auto",
-                                        NULL };
+        const char *const options[] = { "source",   source,   "lowerdir", n->lower,
+                                        "upperdir", n->upper, "workdir",  n->work,
+                                        "xino",     "auto",   NULL };
         CLEAN(cleanup_fd) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
-        size_t len = 0;
 
-        for (size_t i = 0; i < o->n_lower; i++)
-                len += (size_t)snprintf(lower + len, sizeof(lower) - len, "%s/proc/self/fd/%d",
-                                        i ? ":" : "", o->lower[i]);
-        snprintf(upper, sizeof(upper), "/proc/self/fd/%d/%s", o->upper_dir, o->upper);
-        snprintf(work, sizeof(work), "/proc/self/fd/%d/%s", o->upper_dir, o->work);
         for (const char *const *opt = options; fs >= 0 && *opt; opt += 2)
                 if (fsconfig(fs, FSCONFIG_SET_STRING, opt[0], opt[1], 0) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "overlay option %s", opt[0]);
         if (fs < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0 ||
             fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make an overlay");
-        return fsmount(fs, FSMOUNT_CLOEXEC, SAFE);
+        int fd = fsmount(fs, FSMOUNT_CLOEXEC, SAFE);
+        return fd < 0 ? err_sys(err, ERR_PROVIDER, errno, "make an overlay") : fd;
+}
+
+/* mount() takes a page of options, but attaches what it makes: the caller gets a copy of it. */
+static int overlay_at_once(const struct overlay_names *n, const char *source, struct err *err)
+{
+        static const char *const places[] = { "/tmp", "/mnt", "/run", "/srv", "/media" };
+        char options[LOWER_MAX + 256];
+        int fd = -1;
+
+        snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s,xino=auto,userxattr",
+                 n->lower, n->upper, n->work);
+        errno = ENOENT;
+        for (size_t i = 0; i < ARRAY_LEN(places) && fd < 0 && errno == ENOENT; i++) {
+                if (mount(source, places[i], "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+                        continue;
+                fd = mount_clone(AT_FDCWD, places[i], false, SAFE);
+                (void)umount2(places[i], MNT_DETACH);
+        }
+        return fd < 0 ? err_sys(err, ERR_PROVIDER, errno, "make an overlay") : fd;
+}
+
+int overlay_make(const struct overlay *o, struct err *err)
+{
+        const char *source = o->source ? o->source : "overlay";
+        CLEAN(cleanup_fd) int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct overlay_names n = { 0 };
+        size_t len = 0;
+
+        for (size_t i = 0; i < o->n_lower; i++)
+                len += (size_t)snprintf(n.lower + len, sizeof(n.lower) - len, "%s%d", i ? ":" : "",
+                                        o->lower[i]);
+        snprintf(n.upper, sizeof(n.upper), "%d/%s", o->upper_dir, o->upper);
+        snprintf(n.work, sizeof(n.work), "%d/%s", o->upper_dir, o->work);
+        if (back < 0 || chdir("/proc/self/fd") < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "make an overlay");
+        int fd = len <= FSCONFIG_MAX ? overlay_by_steps(&n, source, err)
+                                     : overlay_at_once(&n, source, err);
+        if (fchdir(back) < 0) {
+                cleanup_fd(&fd);
+                return err_sys(err, ERR_PROVIDER, errno, "make an overlay");
+        }
+        return fd;
 }

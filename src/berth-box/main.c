@@ -85,7 +85,7 @@ static const struct {
         { "copy", "PATH", "PATH --dir PATH",
           "copy a sandbox's files to --dir, whatever it does to them meanwhile", NEEDS_DIR,
           copy_main },
-        { "workspace", "AT", "AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]",
+        { "workspace", "AT", "AT --ids FIRST:COUNT[:USER] --dir DIR [--lower PATH --store PATH]",
           "show a directory of the host in the sandbox of DIR, or nothing any more",
           NEEDS_IDS | NEEDS_DIR, workspace_main },
         { "relay", NULL, "--dir BASE",
@@ -127,7 +127,8 @@ static void print_usage(FILE *f)
         for (size_t i = 0; i < ARRAY_LEN(mains); i++)
                 fprintf(f, "  --%s %-*s %s\n", mains[i].option, 17 - (int)strlen(mains[i].option),
                         mains[i].value ? mains[i].value : "", mains[i].help);
-        fputs("  --ids FIRST:COUNT    the sandbox's ids on this machine\n", f);
+        fputs("  --ids FIRST:COUNT    the sandbox's ids on this machine; USER: the inner id of commands (1000)\n",
+              f);
 }
 
 /* ERR_USAGE unless everything is there that `needs` says, and nothing else. */
@@ -202,9 +203,9 @@ static int take_option(struct box *b, struct main_args *a, int opt, struct err *
                 b->sandbox = a->sandbox;
                 break;
         case 'n':
-                if (sscanf(optarg, "%u:%u", &a->sandbox->spec.first_id, &a->sandbox->spec.n_ids) !=
-                    2)
-                        return err_set(err, ERR_USAGE, "--ids: FIRST:COUNT");
+                if (sscanf(optarg, "%u:%u:%u", &a->sandbox->spec.first_id, &a->sandbox->spec.n_ids,
+                           &a->sandbox->spec.user_id) < 2)
+                        return err_set(err, ERR_USAGE, "--ids: FIRST:COUNT[:USER]");
                 break;
         case 'l':
                 a->lower = optarg;

@@ -95,10 +95,11 @@ int privs_drop(const struct sandbox_spec *spec, struct err *err)
 int privs_for_command(const struct sandbox *s)
 {
         unsigned long bits = s->spec.root_inside ? 0 : AGENT_BITS;
-        uint32_t id = s->spec.root_inside ? 0 : SANDBOX_AGENT;
+        uint32_t user = s->spec.root_inside ? 0 : sandbox_user_id(&s->spec);
+        uint32_t group = s->spec.root_inside ? 0 : sandbox_group_id(&s->spec);
 
         /* Until exec this process has the supervisor's memory and descriptors. */
-        if (become_user(id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+        if (become_user(user, group) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
             prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || set_caps(command_caps(&s->spec)) < 0)
                 return -1;
         return seccomp_install(s);

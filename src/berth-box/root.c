@@ -1,8 +1,8 @@
 /* The root of a sandbox, built by PID 1 in its own mount namespace.
  *
  * From nothing: one tmpfs, which holds all that is written (its size is the disk limit), with the
- * host's programs read-only in it. Or from a rootfs: an overlay of it, the layers above it and the
- * writable storage.
+ * host's programs read-only in it. Or from a base, a rootfs or an image: an overlay of its
+ * directories, the layers above them and the writable storage.
  *
  * Everything is put on a directory of the host that is not needed meanwhile, one mount over the
  * other, the root last. Then the root is changed, and what is below goes away with the host's tree
@@ -39,9 +39,11 @@ static int stage_trees(const struct sandbox *s, struct err *err)
         bool overlaid = s->spec.workspace == SANDBOX_WORK_OVERLAY;
 
         if ((t->storage >= 0 && mount_attach_somewhere(t->storage) < 0) ||
-            (t->rootfs >= 0 && mount_attach_somewhere(t->rootfs) < 0) ||
             (overlaid && mount_attach_somewhere(t->workspace) < 0))
                 return err_sys(err, ERR_PROVIDER, errno, "attach the sandbox's directories");
+        for (uint32_t i = 0; i < s->spec.n_base; i++)
+                if (mount_attach_somewhere(t->base[i]) < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "attach the root's directory");
         for (uint32_t i = 0; i < s->spec.n_layers; i++)
                 if (mount_attach_somewhere(t->layers[i]) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "attach a layer");
@@ -70,7 +72,7 @@ static int make_storage(const struct sandbox *s)
 {
         CLEAN(cleanup_fd) int fd = -1;
 
-        if (s->spec.rootfs) {
+        if (s->spec.n_base) {
                 fd = make_tmpfs(s, true);
                 if (fd < 0 || mount_attach_somewhere(fd) < 0)
                         return -1;
@@ -104,8 +106,8 @@ static int overlay_of_layers(struct sandbox *s, struct err *err)
                 return o.upper_dir;
         for (uint32_t i = 0; i < s->spec.n_layers; i++)
                 o.lower[o.n_lower++] = s->trees.layers[i];
-        if (s->spec.rootfs)
-                o.lower[o.n_lower++] = s->trees.rootfs;
+        for (uint32_t i = 0; i < s->spec.n_base; i++)
+                o.lower[o.n_lower++] = s->trees.base[i];
         return overlay_make(&o, err);
 }
 
@@ -114,7 +116,7 @@ static int make_root(struct sandbox *s, struct err *err)
 {
         CLEAN(cleanup_fd) int root = -1;
 
-        if (s->spec.rootfs) {
+        if (s->spec.n_base) {
                 root = overlay_of_layers(s, err);
                 if (root < 0)
                         return root;
@@ -183,7 +185,7 @@ static int make_devices(const struct sandbox *s, struct err *err)
         static const char *const pts[] = { "mode", "0620", "gid", "5", "ptmxmode", "0666", NULL };
         CLEAN(cleanup_fd) int tty = -1;
 
-        if (s->spec.rootfs) {
+        if (s->spec.n_base) {
                 CLEAN(cleanup_fd) int dev = make_tmpfs(s, false);
 
                 if ((mkdir("dev", 0755) < 0 && errno != EEXIST) || dev < 0 ||
@@ -256,15 +258,17 @@ static int make_home(struct sandbox *s, struct err *err)
 {
         CLEAN(cleanup_fd) int home = -1;
 
+        if (s->spec.own_users)
+                return 0;
         if (make_dir("home", 0755, 0) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make /home");
-        if (!s->spec.rootfs && s->spec.n_layers > 0) {
+        if (!s->spec.n_base && s->spec.n_layers > 0) {
                 home = overlay_of_layers(s, err);
                 if (home < 0)
                         return home;
                 if (mount_attach(home, AT_FDCWD, "home") < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "make /home");
-        } else if (!s->spec.rootfs && s->spec.storage != SANDBOX_STORE_TMPFS) {
+        } else if (!s->spec.n_base && s->spec.storage != SANDBOX_STORE_TMPFS) {
                 if (show_storage(s, "upper", "home") < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "make /home");
         }
@@ -280,7 +284,7 @@ static int make_temporary(struct sandbox *s, struct err *err)
                 return err_sys(err, ERR_PROVIDER, errno, "make /tmp, /run and /var");
         if (s->spec.storage != SANDBOX_STORE_TMPFS && show_storage(s, "tmp", "tmp") < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make /tmp");
-        if (s->spec.rootfs)
+        if (s->spec.n_base)
                 return 0;
         if (symlink("../tmp", "var/tmp") < 0 || symlink("../run", "var/run") < 0 ||
             make_dir("root", 0700, 0) < 0 || make_dir("var/lib", 0755, 0) < 0 ||
@@ -330,7 +334,8 @@ static int workspace_mount(struct sandbox *s, struct err *err)
         o.upper_dir = storage_dir(s, err);
         if (o.upper_dir < 0)
                 return o.upper_dir;
-        if (fchownat(o.upper_dir, "workspace", SANDBOX_AGENT, SANDBOX_AGENT, 0) < 0)
+        if (fchownat(o.upper_dir, "workspace", sandbox_user_id(&s->spec),
+                     sandbox_group_id(&s->spec), 0) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make the workspace");
         return overlay_make(&o, err);
 }
@@ -346,7 +351,8 @@ static int make_workspace(struct sandbox *s, struct err *err)
         if (make_path(path + 1, &at) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make %s", path);
         if (in_root)
-                return fchownat(at, "", SANDBOX_AGENT, SANDBOX_AGENT, AT_EMPTY_PATH) < 0
+                return fchownat(at, "", sandbox_user_id(&s->spec), sandbox_group_id(&s->spec),
+                                AT_EMPTY_PATH) < 0
                                ? err_sys(err, ERR_PROVIDER, errno, "make %s", path)
                                : 0;
         fd = workspace_mount(s, err);
@@ -358,21 +364,34 @@ static int make_workspace(struct sandbox *s, struct err *err)
         return 0;
 }
 
+/* What a command's working directory needs to exist, as container engines do it. */
+static int make_working_dir(const struct sandbox *s, struct err *err)
+{
+        CLEAN(cleanup_fd) int at = -1;
+
+        if (s->spec.working_dir && make_path(s->spec.working_dir + 1, &at) < 0 && errno != ELOOP &&
+            errno != ENOTDIR)
+                return err_sys(err, ERR_PROVIDER, errno, "make %s", s->spec.working_dir);
+        return 0;
+}
+
 static int fill_root(struct box *b, struct err *err)
 {
         struct sandbox *s = b->sandbox;
-        int r = s->spec.rootfs ? 0 : show_programs(err);
+        int r = s->spec.n_base ? 0 : show_programs(err);
 
         if (r >= 0)
                 r = make_devices(s, err);
         if (r >= 0)
                 r = make_proc(s, err);
         if (r >= 0)
-                r = s->spec.rootfs ? etc_amend(b, err) : etc_build(b, err);
+                r = s->spec.n_base ? etc_amend(b, err) : etc_build(b, err);
         if (r >= 0)
                 r = make_temporary(s, err);
         if (r >= 0)
                 r = make_home(s, err);
+        if (r >= 0)
+                r = make_working_dir(s, err);
         return r < 0 ? r : make_workspace(s, err);
 }
 

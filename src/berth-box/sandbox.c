@@ -103,9 +103,10 @@ static void close_building_material(struct box *b)
 {
         struct trees *t = &b->sandbox->trees;
 
-        cleanup_fd(&t->rootfs);
         cleanup_fd(&t->storage);
         cleanup_fd(&t->workspace);
+        for (size_t i = 0; i < SANDBOX_MAX_BASE; i++)
+                cleanup_fd(&t->base[i]);
         for (size_t i = 0; i < SANDBOX_MAX_LAYERS; i++)
                 cleanup_fd(&t->layers[i]);
         cleanup_fd(&b->sandbox->cgroup_fd);
@@ -197,7 +198,7 @@ static int prepare_sandbox(struct box *b, struct err *err)
         uid_t id = sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR);
         s->report.rootless = s->rootless;
         s->report.root_id = sandbox_host_id(&s->spec, 0);
-        s->report.agent_id = sandbox_host_id(&s->spec, SANDBOX_AGENT);
+        s->report.agent_id = sandbox_host_id(&s->spec, sandbox_user_id(&s->spec));
         s->report.supervisor_id = id;
         snprintf(s->report.namespaces, sizeof(s->report.namespaces),
                  "user mnt pid%s ipc uts cgroup",

@@ -24,7 +24,7 @@
 
 /* Detached mounts, or -1. */
 struct trees {
-        int rootfs;
+        int base[SANDBOX_MAX_BASE];
         int layers[SANDBOX_MAX_LAYERS];
         int storage;
         int workspace;
@@ -75,7 +75,7 @@ int trees_show_owners(struct sandbox *s, struct err *err); /* the launcher, as r
 /* A detached overlay of attached layers, the uppermost first. */
 struct overlay {
         const char *source; /* NULL: "overlay" */
-        int lower[SANDBOX_MAX_LAYERS + 1];
+        int lower[SANDBOX_MAX_LAYERS + SANDBOX_MAX_BASE];
         size_t n_lower;
         int upper_dir; /* a directory with the next two */
         const char *upper, *work;
@@ -87,7 +87,7 @@ int root_build(struct box *b, struct err *err);
 
 /* etc.c, in the new root as working directory */
 int etc_build(const struct box *b, struct err *err);
-int etc_amend(const struct box *b, struct err *err); /* of a rootfs */
+int etc_amend(const struct box *b, struct err *err); /* of a base */
 int etc_write(const char *path, const char *text);
 
 /* privs.c */

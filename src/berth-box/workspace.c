@@ -69,7 +69,7 @@ static int find_sandbox(struct showing *w, struct err *err)
 
 static int take_lower(struct showing *w, struct err *err)
 {
-        uint32_t agent = sandbox_host_id(&w->s->spec, SANDBOX_AGENT);
+        uint32_t agent = sandbox_host_id(&w->s->spec, sandbox_user_id(&w->s->spec));
         CLEAN(cleanup_fd) int ns = -1;
         struct stat st;
 

@@ -90,7 +90,8 @@ int sandbox_workspace_show(struct op *op, const char *program, const struct sand
                            const char *dir, const char *at, int lower_fd, const char *store,
                            struct err *err)
 {
-        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
+        CLEAN(cleanup_free)
+        char *ids = xasprintf("%u:%u:%u", spec->first_id, spec->n_ids, sandbox_user_id(spec));
         const char *argv[] = { "berth-box", "--workspace", at,        "--ids",           ids,
                                "--dir",     dir,           "--lower", "/proc/self/fd/0", "--store",
                                store,       NULL };

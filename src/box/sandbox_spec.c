@@ -7,7 +7,7 @@
 #include "codec/frame.h"
 
 #define MAGIC             "BSBX"
-#define VERSION           1
+#define VERSION           2
 #define FIRST_MAPPABLE_ID 1000U /* below it are the users of the system */
 
 static const char *const means_names[] = {
@@ -30,6 +30,21 @@ uint32_t sandbox_host_id(const struct sandbox_spec *spec, uint32_t inner)
         return geteuid() == 0 ? spec->first_id + spec->n_ids - 1 : (uint32_t)geteuid();
 }
 
+static bool has_user(const struct sandbox_spec *spec)
+{
+        return spec->user_id || spec->group_id;
+}
+
+uint32_t sandbox_user_id(const struct sandbox_spec *spec)
+{
+        return has_user(spec) ? spec->user_id : SANDBOX_AGENT;
+}
+
+uint32_t sandbox_group_id(const struct sandbox_spec *spec)
+{
+        return has_user(spec) ? spec->group_id : SANDBOX_AGENT;
+}
+
 /* Checking */
 
 static int check_path(const char *what, const char *path, struct err *err)
@@ -46,14 +61,21 @@ static int check_paths(const struct sandbox_spec *s, struct err *err)
         const struct {
                 const char *what, *path;
         } paths[] = {
-                { "output directory", s->output_dir },   { "rootfs", s->rootfs },
-                { "storage", s->storage_path },          { "workspace", s->workspace_dir },
-                { "workspace path", s->workspace_path },
+                { "output directory", s->output_dir },   { "storage", s->storage_path },
+                { "workspace", s->workspace_dir },       { "workspace path", s->workspace_path },
+                { "working directory", s->working_dir },
         };
         int r;
 
         for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
                 r = paths[i].path ? check_path(paths[i].what, paths[i].path, err) : 0;
+                if (r < 0)
+                        return r;
+        }
+        for (uint32_t i = 0; i < s->n_base; i++) {
+                if (!s->base[i])
+                        return err_set(err, ERR_UNPROCESSABLE, "a base has no path");
+                r = check_path("base", s->base[i], err);
                 if (r < 0)
                         return r;
         }
@@ -124,8 +146,17 @@ static int check_values(const struct sandbox_spec *s, struct err *err)
 {
         if (s->n_layers > SANDBOX_MAX_LAYERS)
                 return err_set(err, ERR_UNPROCESSABLE, "more than %d layers", SANDBOX_MAX_LAYERS);
-        if (s->root_inside && !s->rootfs)
-                return err_set(err, ERR_UNPROCESSABLE, "root inside needs a rootfs");
+        if (s->n_base > SANDBOX_MAX_BASE)
+                return err_set(err, ERR_UNPROCESSABLE, "more than %d layers in an image",
+                               SANDBOX_MAX_BASE);
+        if (s->root_inside && !s->n_base)
+                return err_set(err, ERR_UNPROCESSABLE, "root inside needs a rootfs or an image");
+        /* The last id is the supervisor's. */
+        if (sandbox_user_id(s) >= s->n_ids - 1 || sandbox_group_id(s) >= s->n_ids - 1)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "commands cannot be user %u, group %u: the sandbox has ids up to "
+                               "%u",
+                               sandbox_user_id(s), sandbox_group_id(s), s->n_ids - 2);
         if (s->storage != SANDBOX_STORE_TMPFS && !s->storage_path)
                 return err_set(err, ERR_UNPROCESSABLE, "this kind of storage needs a path");
         if (s->workspace != SANDBOX_WORK_PRIVATE && !s->workspace_dir)
@@ -148,7 +179,7 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct err *err)
 
 /* The spec: magic, version, then the fields in the order of the struct; an empty string is NULL. */
 
-enum { FLAG_NESTED = 1, FLAG_ROOT = 2, FLAG_ALL = 3 };
+enum { FLAG_NESTED = 1, FLAG_ROOT = 2, FLAG_OWN_USERS = 4, FLAG_ALL = 7 };
 
 static void put_text(struct frame_out *o, const char *s)
 {
@@ -164,7 +195,9 @@ void sandbox_spec_encode(const struct sandbox_spec *s, struct buf *out)
         frame_put_u32(&o, s->first_id);
         frame_put_u32(&o, s->n_ids);
         put_text(&o, s->output_dir);
-        put_text(&o, s->rootfs);
+        frame_put_u32(&o, s->n_base);
+        for (uint32_t i = 0; i < s->n_base; i++)
+                put_text(&o, s->base[i]);
         frame_put_u32(&o, s->n_layers);
         for (uint32_t i = 0; i < s->n_layers; i++) {
                 put_text(&o, s->layers[i].path);
@@ -177,7 +210,11 @@ void sandbox_spec_encode(const struct sandbox_spec *s, struct buf *out)
         put_text(&o, s->workspace_path);
         frame_put_u8(&o, (uint8_t)s->network);
         frame_put_u8(&o, (uint8_t)((s->nested_sandbox ? FLAG_NESTED : 0) |
-                                   (s->root_inside ? FLAG_ROOT : 0)));
+                                   (s->root_inside ? FLAG_ROOT : 0) |
+                                   (s->own_users ? FLAG_OWN_USERS : 0)));
+        frame_put_u32(&o, s->user_id);
+        frame_put_u32(&o, s->group_id);
+        put_text(&o, s->working_dir);
         put_text(&o, s->hostname);
         frame_put_u64(&o, s->limits.memory_bytes);
         frame_put_u64(&o, s->limits.disk_bytes);
@@ -217,17 +254,24 @@ static int get_choice(struct decoder *d, uint8_t last)
         return v > last ? 0 : v;
 }
 
+static uint32_t get_count(struct decoder *d, uint32_t max)
+{
+        uint32_t n = frame_get_u32(&d->in);
+
+        if (n > max)
+                d->in.bad = true;
+        return n > max ? 0 : n;
+}
+
 static void get_fields(struct decoder *d, struct sandbox_spec *s)
 {
         s->first_id = frame_get_u32(&d->in);
         s->n_ids = frame_get_u32(&d->in);
         s->output_dir = get_text(d);
-        s->rootfs = get_text(d);
-        s->n_layers = frame_get_u32(&d->in);
-        if (s->n_layers > SANDBOX_MAX_LAYERS) {
-                s->n_layers = 0;
-                d->in.bad = true;
-        }
+        s->n_base = get_count(d, SANDBOX_MAX_BASE);
+        for (uint32_t i = 0; i < s->n_base; i++)
+                s->base[i] = get_text(d);
+        s->n_layers = get_count(d, SANDBOX_MAX_LAYERS);
         for (uint32_t i = 0; i < s->n_layers; i++) {
                 s->layers[i].path = get_text(d);
                 s->layers[i].first_id = frame_get_u32(&d->in);
@@ -241,6 +285,10 @@ static void get_fields(struct decoder *d, struct sandbox_spec *s)
         int flags = get_choice(d, FLAG_ALL);
         s->nested_sandbox = flags & FLAG_NESTED;
         s->root_inside = flags & FLAG_ROOT;
+        s->own_users = flags & FLAG_OWN_USERS;
+        s->user_id = frame_get_u32(&d->in);
+        s->group_id = frame_get_u32(&d->in);
+        s->working_dir = get_text(d);
         s->hostname = get_text(d);
         s->limits.memory_bytes = frame_get_u64(&d->in);
         s->limits.disk_bytes = frame_get_u64(&d->in);

@@ -12,6 +12,7 @@
 #define SANDBOX_SUPERVISOR 2000000000U /* the inner user that PID 1 is */
 #define SANDBOX_MIN_IDS    2048U
 #define SANDBOX_MAX_LAYERS 32
+#define SANDBOX_MAX_BASE   128
 #define SANDBOX_MAX_SPEC   ((size_t)60 << 10) /* encoded; it has to fit a pipe */
 
 enum sandbox_network {
@@ -56,10 +57,13 @@ struct sandbox_spec {
 
         const char *output_dir; /* NULL: no shared spools */
 
-        /* NULL: /usr, /bin, /sbin, /lib*, /opt of the host, read-only, and an /etc from a list.
-         * Otherwise the root of a system, owned by root, read-only beneath an overlay. */
-        const char *rootfs;
-        /* Between that and the writable layer, the uppermost first. With a rootfs they are layers
+        /* None: /usr, /bin, /sbin, /lib*, /opt of the host, read-only, and an /etc from a list.
+         * Otherwise the directories that are the root of a system together, the uppermost first,
+         * with the owners that they have inside, read-only beneath an overlay: one rootfs, or the
+         * layers of an image. */
+        const char *base[SANDBOX_MAX_BASE];
+        uint32_t n_base;
+        /* Between that and the writable layer, the uppermost first. With a base they are layers
          * of /, without one of /home: what a snapshot keeps. */
         struct sandbox_layer layers[SANDBOX_MAX_LAYERS];
         uint32_t n_layers;
@@ -78,9 +82,14 @@ struct sandbox_spec {
         const char *workspace_path; /* inside; NULL: /workspace */
 
         enum sandbox_network network;
-        bool nested_sandbox;  /* user namespaces and mounts inside (Chromium, bubblewrap) */
-        bool root_inside;     /* commands are inner root with a few capabilities; needs rootfs */
-        const char *hostname; /* NULL: sandbox */
+        bool nested_sandbox; /* user namespaces and mounts inside (Chromium, bubblewrap) */
+        bool root_inside;    /* commands are inner root with a few capabilities; needs a base */
+        /* The base has its users and their homes: nothing is added for SANDBOX_AGENT. */
+        bool own_users;
+        /* The inner ids that commands have, unless they are root; both 0: SANDBOX_AGENT. */
+        uint32_t user_id, group_id;
+        const char *working_dir; /* inside; made where the base lacks it; NULL: nothing is made */
+        const char *hostname;    /* NULL: sandbox */
 
         struct sandbox_limits limits;
 };
@@ -116,6 +125,10 @@ const char *sandbox_means_name(enum sandbox_means means);
 
 /* The host id of an inner one, for files that the host makes for the sandbox. */
 uint32_t sandbox_host_id(const struct sandbox_spec *spec, uint32_t inner);
+/* The inner ids that own the workspace: those of commands, or of SANDBOX_AGENT where they are root.
+ */
+uint32_t sandbox_user_id(const struct sandbox_spec *spec);
+uint32_t sandbox_group_id(const struct sandbox_spec *spec);
 
 /* Checks what can be known without trying: ids, paths, combinations. ERR_UNPROCESSABLE with the
  * reason. */

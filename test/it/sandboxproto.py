@@ -19,7 +19,7 @@ TMPFS, DIRECTORY, IMAGE = 0, 1, 2
 PRIVATE, BIND, OVERLAY = 0, 1, 2
 NO_NETWORK, TUNNEL, HOST_NETWORK = 0, 1, 2
 AGENT, SUPERVISOR = 1000, 2000000000
-NESTED, ROOT_INSIDE = 1, 2
+NESTED, ROOT_INSIDE, OWN_USERS = 1, 2, 4
 IDS = 65536
 
 
@@ -28,14 +28,17 @@ def first_id():
     return 1_000_000_000 + os.getpid() % 10000 * IDS
 
 
-def spec(first=None, ids=IDS, output="", rootfs="", layers=(), storage=TMPFS, storage_path="", workspace=PRIVATE,
-         workspace_dir="", workspace_path="", network=NO_NETWORK, nested=False, root=False, hostname="", memory=0, disk=0,
+def spec(first=None, ids=IDS, output="", rootfs="", base=(), layers=(), storage=TMPFS, storage_path="", workspace=PRIVATE,
+         workspace_dir="", workspace_path="", network=NO_NETWORK, nested=False, root=False, own_users=False, user=0, group=0,
+         working_dir="", hostname="", memory=0, disk=0,
          inodes=0, wall=0, processes=0, cpu=0, files=0):
-    flags = (NESTED if nested else 0) | (ROOT_INSIDE if root else 0)
-    return (b"BSBX" + struct.pack(">HII", 1, first_id() if first is None else first, ids) + string(output) + string(rootfs)
+    flags = (NESTED if nested else 0) | (ROOT_INSIDE if root else 0) | (OWN_USERS if own_users else 0)
+    base = [rootfs] if rootfs else base
+    return (b"BSBX" + struct.pack(">HII", 2, first_id() if first is None else first, ids) + string(output)
+            + struct.pack(">I", len(base)) + b"".join(string(path) for path in base)
             + struct.pack(">I", len(layers)) + b"".join(string(path) + struct.pack(">I", base) for path, base in layers)
             + bytes([storage]) + string(storage_path) + bytes([workspace]) + string(workspace_dir)
-            + string(workspace_path) + bytes([network, flags]) + string(hostname)
+            + string(workspace_path) + bytes([network, flags]) + struct.pack(">II", user, group) + string(working_dir) + string(hostname)
             + struct.pack(">QQQQIII", memory, disk, inodes, wall, processes, cpu, files))
 
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import stat
 import struct
 import subprocess
 import tempfile
@@ -330,6 +331,50 @@ class StorageTest(SandboxTest):
         self.assertTrue(out.startswith("agent\n"), out)
         self.assertIn("Permission denied", out)
 
+    def image(self, n_layers):
+        """So many directories, the uppermost first; the last has the programs."""
+        folder = self.folder()
+        bottom = small_root(folder / "0")
+        for name in ("hidden", "replaced"):
+            (bottom / "etc" / name).mkdir()
+            (bottom / "etc" / name / "below").write_text("")
+        for i in range(1, n_layers):
+            (folder / str(i) / "etc").mkdir(parents=True)
+            (folder / str(i) / "etc/top").write_text(f"{i}\n")
+            (folder / str(i) / f"etc/only-{i}").write_text("")
+        top = folder / str(n_layers - 1)
+        os.mknod(top / "etc/hidden", stat.S_IFCHR, os.makedev(0, 0))
+        (top / "etc/replaced").mkdir()
+        os.setxattr(top / "etc/replaced", "user.overlay.opaque", b"y")
+        os.chown(top / "etc/top", 33, 34)
+        return [str(folder / str(i)) for i in reversed(range(n_layers))]
+
+    def test_the_layers_of_an_image(self):
+        # Six names fit what fsconfig() takes; 128 do not. With own_users nothing is added to the image's users.
+        for n in (6, 128):
+            base = self.image(n)
+            box = self.box(base=base, root=True, own_users=True, working_dir="/srv/app/deep")
+            out, code = box.shell("cat etc/top; stat -c %u:%g etc/top; ls etc | cat; cat etc/passwd; pwd; ls -d home srv/app/deep",
+                                  env={"PATH": "/bin"}, cwd="/")
+            lines = out.splitlines()
+            self.assertEqual(lines[:2], [str(n - 1), "33:34"], out)
+            names = {f"only-{i}" for i in range(1, n)} | {"passwd", "group", "top", "replaced", "hosts", "hostname", "resolv.conf"}
+            self.assertEqual(set(lines[2:2 + len(names)]), names)
+            self.assertIn("root:x:0:0:root:/root:/bin/sh", lines)
+            self.assertNotIn("agent", out)
+            self.assertIn("srv/app/deep", lines)
+            self.assertEqual(os.listdir(base[0] + "/etc/replaced"), [])
+        out, _ = box.shell("ls /etc/replaced; echo x > /etc/hidden; cat /etc/hidden", env={"PATH": "/bin"})
+        self.assertEqual(out, "x\n")
+
+    def test_commands_are_the_user_of_the_image(self):
+        box = self.box(base=self.image(2), own_users=True, user=33, group=34, working_dir="/srv")
+        out, _ = box.shell("id -u; id -g; touch /workspace/mine && stat -c %u:%g /workspace/mine; touch /etc/x", env={"PATH": "/bin"})
+        self.assertEqual(out.split()[:3], ["33", "34", "33:34"], out)
+        self.assertIn("Permission denied", out)
+        status, out, _ = Sandbox(self, base=self.image(2), user=65535, start=False).launch()
+        self.assertEqual((status, "cannot be user 65535" in out), (1, True), out)
+
     def test_layers_of_another_sandbox(self):
         layers, storage = self.folder(), self.folder()
         before = first_id() + 100000
@@ -361,7 +406,7 @@ class StorageTest(SandboxTest):
 class RefusalTest(SandboxTest):
     def test_what_is_no_description(self):
         good = spec()
-        for raw in (b"", b"BSBX", good[:-1], good + b"\0", b"XXXX" + good[4:], b"BSBX\0\2" + good[6:], os.urandom(2000), b"x" * 70000):
+        for raw in (b"", b"BSBX", good[:-1], good + b"\0", b"XXXX" + good[4:], b"BSBX\0\1" + good[6:], os.urandom(2000), b"x" * 70000):
             status, out, _ = Sandbox(self, raw=raw, start=False).launch()
             self.assertEqual((status, out[:6]), (1, "error "), raw[:40])
 

@@ -31,7 +31,12 @@ static struct sandbox_spec full(void)
                 .first_id = 2000000,
                 .n_ids = 4096,
                 .output_dir = "/out",
-                .rootfs = "/root",
+                .base = { "/top", "/bottom" },
+                .n_base = 2,
+                .own_users = true,
+                .user_id = 33,
+                .group_id = 34,
+                .working_dir = "/srv",
                 .layers = { { "/one", 0 }, { "/two", 77777 } },
                 .n_layers = 2,
                 .storage = SANDBOX_STORE_DIR,
@@ -58,6 +63,9 @@ static void test_a_spec_comes_back(void **state)
         assert_int_equal(sandbox_spec_decode(one.data, one.len, &got, &store, NULL), 0);
         assert_string_equal(got.layers[1].path, "/two");
         assert_int_equal(got.layers[1].first_id, 77777);
+        assert_string_equal(got.base[1], "/bottom");
+        assert_string_equal(got.working_dir, "/srv");
+        assert_int_equal(sandbox_group_id(&got), 34);
         assert_string_equal(got.workspace_path, "/home/agent/work");
         assert_memory_equal(&got.limits, &s.limits, sizeof(s.limits));
         assert_true(got.nested_sandbox && got.root_inside);
@@ -123,6 +131,12 @@ static void test_what_cannot_be(void **state)
         s = plain();
         s.n_layers = SANDBOX_MAX_LAYERS + 1;
         refuse(&s, "layers");
+        s = plain();
+        s.n_base = SANDBOX_MAX_BASE + 1;
+        refuse(&s, "layers in an image");
+        s = plain();
+        s.user_id = s.n_ids - 1;
+        refuse(&s, "cannot be user 65535");
 }
 
 static void test_a_report_comes_back(void **state)
@@ -410,7 +424,8 @@ static void test_the_reason_is_told(void **state)
         (void)state;
         if (!ready_for_real())
                 skip();
-        s.rootfs = "/nonexistent";
+        s.base[0] = "/nonexistent";
+        s.n_base = 1;
         assert_int_equal(sandbox_launch(&w.op, getenv("BERTH_BOX_BIN"), "/tmp/test-sandbox-no", ID,
                                         &s, NULL, &err),
                          ERR_PROVIDER);
