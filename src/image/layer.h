@@ -78,6 +78,9 @@ struct layer_result {
         uint64_t bytes;                              /* of files, as ls shows them */
         uint64_t entries;                            /* made */
         uint64_t devices, setids, xattrs, whiteouts; /* dropped, dropped, dropped, applied */
+        /* LAYER_OVERLAY: the root itself is opaque, which overlays do not look for. The layers
+         * below are to be left out. */
+        bool hides_all;
 };
 
 /* ERR_INVALID: a hostile or broken archive, with the name of the entry. ERR_TOO_LARGE: a limit.
