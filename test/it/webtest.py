@@ -38,7 +38,7 @@ class Browser:
     def __init__(self, origin):
         self.count = 0
         self.process = subprocess.Popen(
-            ["node", SOURCE / "test/harness/browser.mjs", MODULES, shutil.which("chromium"), origin],
+            ["node", SOURCE / "test/harness/browser.mjs", MODULES, shutil.which("chromium-headless-shell"), origin],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=SOURCE)
 
     def call(self, on, steps):
@@ -114,8 +114,8 @@ class Page(Chain):
 
 def missing():
     """Why there can be no browser; None when there can."""
-    if not shutil.which("chromium"):
-        return "chromium is not installed"
+    if not shutil.which("chromium-headless-shell"):
+        return "chromium-headless-shell is not installed"
     if not shutil.which("node"):
         return "node is not installed"
     if os.environ.get("BERTH_NO_PAGE"):
