@@ -87,6 +87,13 @@ void layer_stream_close(struct layer_stream **s)
         *s = NULL;
 }
 
+void layer_stream_take_packed(struct layer_stream *s)
+{
+        if (s->packing == LAYER_GZIP)
+                (void)inflateEnd(&s->gzip);
+        s->packing = LAYER_PLAIN;
+}
+
 /* Several members may follow each other. */
 static int64_t inflate_some(struct layer_stream *s, uint8_t *to, size_t len, struct err *err)
 {

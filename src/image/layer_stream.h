@@ -33,6 +33,8 @@ int layer_stream_open(struct op *op, const struct layer_source *from,
                       const struct layer_limits *limits, struct layer_stream **ret,
                       struct err *err);
 void layer_stream_close(struct layer_stream **s);
+/* Right after opening: give the bytes as they are. */
+void layer_stream_take_packed(struct layer_stream *s);
 
 /* `len` bytes, less only at the end: how many. ERR_INVALID, ERR_TOO_LARGE, ERR_IO, or the end of
  * the operation. */

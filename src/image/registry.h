@@ -17,8 +17,8 @@
  * within that; a layer goes on where it was cut. What cannot pass becomes a sentence that says what
  * to do: ERR_UNAUTHORIZED (401 with credentials, or without), ERR_FORBIDDEN (403; an address that
  * is not public), ERR_NOT_FOUND (404), ERR_THROTTLED (429, with the time to wait), ERR_PROVIDER
- * (5xx, an answer that makes no sense, a wrong digest), ERR_UNREACHABLE, ERR_NOT_IMPLEMENTED (no
- * libcurl here), ERR_TOO_LARGE. No text has a token or a password in it.
+ * (an answer that makes no sense, a wrong digest), ERR_UNREACHABLE (5xx, no answer),
+ * ERR_NOT_IMPLEMENTED (no libcurl here), ERR_TOO_LARGE. No text has a token or a password in it.
  *
  * A struct registry belongs to one operation at a time. Operation threads. */
 #pragma once
@@ -55,7 +55,7 @@ int registry_rules_parse(const char *text, struct registry_rules *ret, struct er
 struct registry;
 
 /* Nothing is sent yet. rules and login (NULL: none) are borrowed until registry_close();
- * `ca_file` (NULL: none) has certificates to trust besides those of the system. */
+ * `ca_file` (NULL: none) has certificates to trust instead of those of the system. */
 struct registry *registry_open(const struct registry_rules *rules, const struct image_ref *ref,
                                const struct image_login *login, const char *ca_file);
 void registry_close(struct registry *r); /* NULL is fine */

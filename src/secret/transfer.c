@@ -1,85 +1,19 @@
 /* One request by libcurl, and which addresses it may reach. */
 #include "secret/transfer.h"
 
-/* The type checks are macros around the functions' names, which we do not call by name. */
-#define CURL_DISABLE_TYPECHECK
 #include <ctype.h>
-#include <curl/curl.h>
-#include <dlfcn.h>
-#include <malloc.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "codec/http1.h"
+#include "rt/libcurl.h"
 #include "rt/pool.h"
 
 #define FIRST_ROOM      ((size_t)16 << 10)
 #define MAX_POLL        1000 /* ms between looks at the clock */
 #define MAX_IDLE        4
 #define MAX_CONNECTIONS 2L /* of one handle */
-
-/* ---- libcurl, when it is needed ---- */
-
-/* The functions that are used: curl.easy_init is libcurl's curl_easy_init, and so on. */
-/* clang-format off */
-#define CURL_FUNCTIONS(X)                                                                          \
-        X(global_init_mem) X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup)             \
-        X(easy_strerror) X(slist_append) X(slist_free_all) X(multi_init) X(multi_setopt)           \
-        X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll)                  \
-        X(multi_info_read) X(multi_cleanup)
-/* clang-format on */
-#define DECLARE(name) __typeof__(curl_##name) *name;
-#define FIND(name)    &&find_symbol(lib, "curl_" #name, &curl.name)
-
-static struct {
-        CURL_FUNCTIONS(DECLARE)
-} curl;
-
-static bool loaded;
-static pthread_once_t load_once = PTHREAD_ONCE_INIT;
-
-static bool find_symbol(void *library, const char *name, void *ret)
-{
-        void *symbol = dlsym(library, name);
-
-        /* POSIX promises that the pointer fits; C has no cast for it. */
-        memcpy(ret, &symbol, sizeof(symbol));
-        return symbol != NULL;
-}
-
-/* Keys and values pass through libcurl's memory, so it is wiped when it is freed. */
-
-static void wipe_free(void *p)
-{
-        if (p)
-                sodium_memzero(p, malloc_usable_size(p));
-        free(p);
-}
-
-static void *wipe_realloc(void *p, size_t size)
-{
-        void *larger = malloc(size);
-
-        if (!larger || !p)
-                return larger;
-        memcpy(larger, p, MIN(size, malloc_usable_size(p)));
-        wipe_free(p);
-        return larger;
-}
-
-static void load_libcurl(void)
-{
-        void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-
-        loaded = lib CURL_FUNCTIONS(FIND) &&
-                 curl.global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_free, wipe_realloc, strdup,
-                                      calloc) == CURLE_OK;
-}
 
 /* ---- connections that wait for the next request ---- */
 
@@ -99,9 +33,9 @@ static CURLM *take_handle(void)
         pthread_mutex_unlock(&idle_lock);
         if (found)
                 return found;
-        found = curl.multi_init();
+        found = libcurl.multi_init();
         if (found)
-                (void)curl.multi_setopt(found, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
+                (void)libcurl.multi_setopt(found, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
         return found;
 }
 
@@ -113,7 +47,7 @@ static void give_handle(CURLM *take_multi)
                         idle[i] = take_ptr(&take_multi);
         pthread_mutex_unlock(&idle_lock);
         if (take_multi)
-                (void)curl.multi_cleanup(take_multi);
+                (void)libcurl.multi_cleanup(take_multi);
 }
 
 /* ---- one request ---- */
@@ -134,15 +68,15 @@ struct running {
 static void running_done(struct running *r)
 {
         if (r->added)
-                (void)curl.multi_remove_handle(r->multi, r->easy);
+                (void)libcurl.multi_remove_handle(r->multi, r->easy);
         if (r->easy)
-                curl.easy_cleanup(r->easy);
+                libcurl.easy_cleanup(r->easy);
         if (r->multi && r->succeeded)
                 give_handle(r->multi);
         else if (r->multi)
-                (void)curl.multi_cleanup(r->multi);
+                (void)libcurl.multi_cleanup(r->multi);
         if (r->headers)
-                curl.slist_free_all(r->headers);
+                libcurl.slist_free_all(r->headers);
 }
 
 static int make_room(struct running *r, size_t wanted)
@@ -205,7 +139,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
 
 static void add_header(struct running *r, const char *line)
 {
-        struct curl_slist *longer = curl.slist_append(r->headers, line);
+        struct curl_slist *longer = libcurl.slist_append(r->headers, line);
 
         if (!longer)
                 memory_exhausted();
@@ -237,18 +171,11 @@ static curl_socket_t open_public_socket(void *arg, curlsocktype purpose,
                                         struct curl_sockaddr *address)
 {
         struct running *r = arg;
-        struct net_addr addr = { .is_v6 = address->family == AF_INET6 };
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->addr;
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->addr;
-        uint16_t port = ntohs(addr.is_v6 ? v6->sin6_port : v4->sin_port);
+        struct net_addr addr;
+        uint16_t port;
 
-        if (purpose != CURLSOCKTYPE_IPCXN ||
-            (address->family != AF_INET && address->family != AF_INET6))
+        if (!libcurl_address(purpose, address, &addr, &port))
                 return CURL_SOCKET_BAD;
-        if (addr.is_v6)
-                memcpy(addr.bytes, &v6->sin6_addr, 16);
-        else
-                memcpy(addr.bytes, &v4->sin_addr, 4);
         r->refusal = private_hosts_refusal(r->private_hosts, &addr, port);
         if (r->refusal) {
                 private_host_format(&addr, port, r->refused);
@@ -259,7 +186,7 @@ static curl_socket_t open_public_socket(void *arg, curlsocktype purpose,
 
 #define SET(option, value)                                                                         \
         do {                                                                                       \
-                if (curl.easy_setopt(r->easy, (option), (value)) != CURLE_OK)                      \
+                if (libcurl.easy_setopt(r->easy, (option), (value)) != CURLE_OK)                   \
                         return err_set(r->err, ERR_NOT_IMPLEMENTED,                                \
                                        "libcurl does not know " #option);                          \
         } while (0)
@@ -319,7 +246,7 @@ static int set_request(struct running *r, const struct transfer *t)
 
 static int transfer_prepare(struct running *r, const struct transfer *t)
 {
-        r->easy = curl.easy_init();
+        r->easy = libcurl.easy_init();
         r->multi = take_handle();
         if (!r->easy || !r->multi)
                 return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
@@ -330,7 +257,7 @@ static int transfer_prepare(struct running *r, const struct transfer *t)
                 e = set_request(r, t);
         if (e < 0)
                 return e;
-        if (curl.multi_add_handle(r->multi, r->easy) != CURLM_OK)
+        if (libcurl.multi_add_handle(r->multi, r->easy) != CURLM_OK)
                 return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
         r->added = true;
         return 0;
@@ -344,15 +271,15 @@ static int transfer_drive(struct op *op, struct running *r)
         int left = 1, e;
 
         for (;;) {
-                if (curl.multi_perform(r->multi, &left) != CURLM_OK)
+                if (libcurl.multi_perform(r->multi, &left) != CURLM_OK)
                         return err_set(r->err, ERR_INTERNAL, "libcurl failed");
                 if (left == 0)
                         return 0;
                 e = op_check(op, r->err);
                 if (e < 0)
                         return e;
-                if (curl.multi_poll(r->multi, &cancel, op->cancel ? 1 : 0,
-                                    (int)op_time_left(op, MAX_POLL), NULL) != CURLM_OK)
+                if (libcurl.multi_poll(r->multi, &cancel, op->cancel ? 1 : 0,
+                                       (int)op_time_left(op, MAX_POLL), NULL) != CURLM_OK)
                         return err_set(r->err, ERR_INTERNAL, "libcurl failed");
         }
 }
@@ -364,7 +291,7 @@ static int transfer_finish(struct running *r)
         const CURLMsg *message;
         int more;
 
-        while ((message = curl.multi_info_read(r->multi, &more)))
+        while ((message = libcurl.multi_info_read(r->multi, &more)))
                 if (message->msg == CURLMSG_DONE)
                         result = message->data.result;
         if (r->too_large)
@@ -376,8 +303,8 @@ static int transfer_finish(struct running *r)
                                "operator adds \"%s\" to private_hosts.",
                                r->refused, r->refusal, r->refused);
         if (result != CURLE_OK)
-                return err_set(r->err, ERR_UNREACHABLE, "%s", curl.easy_strerror(result));
-        (void)curl.easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
+                return err_set(r->err, ERR_UNREACHABLE, "%s", libcurl.easy_strerror(result));
+        (void)libcurl.easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
         r->answer->status = (int)status;
         return 0;
 }
@@ -388,7 +315,7 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
         struct transfer_answer answer = { 0 };
         CLEAN(running_done) struct running r = { .answer = &answer, .err = err };
 
-        if (pthread_once(&load_once, load_libcurl) != 0 || !loaded)
+        if (!libcurl_load())
                 return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
         pool_needs_seat(op, "an HTTP server");
         int e = op_check(op, err);

@@ -1,9 +1,7 @@
 /* One HTTP request to a vault, or to the service that hands out the credentials for it.
  *
- * libcurl does the work. It is loaded when the first request is made and stays: a daemon without
- * such a vault neither needs nor holds it. It also signs requests to AWS
- * (docs/decisions/0016-libraries.md), and gets memory that is wiped when it is freed, since keys,
- * tokens and values pass through it. Certificates are always verified, redirects are never
+ * libcurl does the work (rt/libcurl.h). It also signs requests to AWS
+ * (docs/decisions/0016-libraries.md). Certificates are always verified, redirects are never
  * followed, only http and https are spoken, and the answer may have TRANSFER_MAX_ANSWER bytes. It
  * is kept in memory that is wiped, since it may hold a value.
  *

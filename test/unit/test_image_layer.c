@@ -296,7 +296,7 @@ static const struct hostile {
         { "hard link to itself", { HARD("h", "h") }, ERR_INVALID, "itself" },
         { "hard link", { FILE_("f", "x"), HARD("d/h", "f") }, 0, "d/ d/h=x f=x" },
         { "the root as a file", { FILE_("./", "x") }, ERR_INVALID, "the root" },
-        { "a directory of the oldest kind", { FILE_("d/", NULL) }, 0, "d/" },
+        { "a directory of the oldest kind", { { '0', "d/", NULL, NULL, 0755, 0 } }, 0, "d/" },
         { "the root as a link",
           { LINK(".", "../outside"), FILE_("secret", "x") },
           ERR_INVALID,
