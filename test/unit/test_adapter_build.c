@@ -649,6 +649,36 @@ static void test_names_of_packages_are_quoted(void **state)
         json_decref(json);
 }
 
+/* What the installing script says, and that it goes no further, with these programs to be found. */
+static void check_install(const char *programs, const char *expected)
+{
+        json_t *json = fixture_json("{\"install\":{\"npm\":\"pkg\",\"node\":20}}");
+        struct adapter_descriptor d = { .json = json };
+        struct arena arena = { 0 };
+        char said[512] = "";
+        FILE *shell;
+
+        assert_int_equal(setenv("SCRIPT", adapter_install_script(&d, &arena), 1), 0);
+        shell = popen(arena_printf(&arena, "PATH=/nowhere; %s\neval \"$SCRIPT\"", programs), "r");
+        assert_non_null(shell);
+        said[fread(said, 1, sizeof(said) - 1, shell)] = '\0';
+        assert_int_equal(pclose(shell), 1 << 8);
+        if (!str_starts(said, expected))
+                assert_string_equal(said, expected);
+        arena_done(&arena);
+        json_decref(json);
+}
+
+static void test_what_an_installation_needs(void **state)
+{
+        (void)state;
+        check_install(":", "npm is missing: install Node 20 or newer with npm. A built-in sandbox");
+        check_install("npm() { echo ran; }; node() { echo 18.19.0; }",
+                      "Node 18.19.0 is too old: install Node 20 or newer with npm. A built-in");
+        check_install("npm() { echo ran; exit 1; }; node() { echo 20.0.1; }; id() { echo 0; }",
+                      "ran\n");
+}
+
 static void test_the_directory(void **state)
 {
         struct adapter_fixture f;
@@ -720,6 +750,7 @@ int main(void)
                 cmocka_unit_test(test_a_wake_that_is_too_long),
                 cmocka_unit_test(test_setup),
                 cmocka_unit_test(test_names_of_packages_are_quoted),
+                cmocka_unit_test(test_what_an_installation_needs),
                 cmocka_unit_test(test_the_directory),
         };
 

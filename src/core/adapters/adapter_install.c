@@ -3,9 +3,11 @@
 #include "core/adapters/adapter_internal.h"
 #include "core/kinds/kind.h"
 
-#define NODE_ADVICE                                                                                \
-        "install Node 20 or newer with npm. A built-in sandbox has what its machine has in /usr, " \
+/* With the least version that will do. */
+#define NODE_ADVICE                                                                                  \
+        "install Node %lld or newer with npm. A built-in sandbox has what its machine has in /usr, " \
         "not what is in a home directory"
+#define NODE_USUAL 20
 
 /* Root installs for all users; another user with sudo that asks for no password, else into the home
  * directory. */
@@ -14,14 +16,16 @@ static void npm_script(struct buf *b, const char *package, long long node)
         CLEAN(buf_done) struct buf word = BUF_INIT;
 
         shell_quote(&word, package);
-        buf_puts(b, "command -v npm >/dev/null 2>&1 || { echo 'npm is missing: " NODE_ADVICE
-                    "'; exit 1; }\n");
+        buf_appendf(b,
+                    "command -v npm >/dev/null 2>&1 || { echo 'npm is missing: " NODE_ADVICE
+                    "'; exit 1; }\n",
+                    node > 0 ? node : NODE_USUAL);
         if (node > 0)
                 buf_appendf(b,
                             "v=$(node -p process.versions.node 2>/dev/null)\n"
                             "[ \"${v%%%%.*}\" -ge %lld ] 2>/dev/null || "
                             "{ echo \"Node $v is too old: " NODE_ADVICE "\"; exit 1; }\n",
-                            node);
+                            node, node);
         buf_appendf(
                 b,
                 "if [ \"$(id -u)\" -eq 0 ]; then npm install -g %s; "
