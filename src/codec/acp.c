@@ -9,6 +9,7 @@
 #define AUTH_REQUIRED    (-32000)
 
 #define FULL_AT     ((size_t)1 << 20)
+#define CHOICES_MAX 600                /* of a message that lists what could be chosen */
 #define TEXT_MAX    ((size_t)32 << 10) /* of a text in an event */
 #define LIST_MAX    100                /* elements of a list in an event */
 #define EVENT_MAX   ((size_t)256 << 10)
@@ -194,8 +195,8 @@ static void begin_prompt(struct acp *a)
                                text_value(c->prompt, c->prompt_len, c->prompt_len)));
 }
 
-/* The option of a session that has the category, or the name. */
-static const char *find_option(const json_t *session, const char *category)
+/* The option of a session that has the category; NULL: none. */
+static const json_t *find_option(const json_t *session, const char *category)
 {
         const json_t *options = json_object_get(session, "configOptions");
         json_t *one;
@@ -204,26 +205,44 @@ static const char *find_option(const json_t *session, const char *category)
         json_array_foreach((json_t *)options, i, one)
         {
                 const char *is = json_get_string(one, "category");
-                const char *id = json_get_string(one, "id");
 
-                if (id && is && streq(is, category))
-                        return id;
+                if (json_get_string(one, "id") && is && streq(is, category))
+                        return one;
         }
         return NULL;
 }
 
-static void set_option(struct acp *a, enum phase phase, const char *id, const char *value)
+static void set_option(struct acp *a, enum phase phase, const json_t *option, const char *value)
 {
         send_request(a, phase, "session/set_config_option",
-                     json_pack("{s:s, s:s, s:s}", "sessionId", a->session_id, "configId", id,
-                               "value", value));
+                     json_pack("{s:s, s:s, s:s}", "sessionId", a->session_id, "configId",
+                               json_get_string(option, "id"), "value", value));
+}
+
+/* What can be chosen, as far as it fits into a message. */
+static void put_choices(const struct acp *a, const char *category, struct buf *text)
+{
+        const json_t *choices = json_object_get(find_option(a->session, category), "options");
+        const char *between = "; the agent offers ";
+        json_t *one;
+        size_t i;
+
+        json_array_foreach((json_t *)choices, i, one)
+        {
+                const char *value = json_get_string(one, "value");
+
+                if (!value || text->len + strlen(value) > CHOICES_MAX)
+                        continue;
+                buf_appendf(text, "%s%s", between, value);
+                between = ", ";
+        }
 }
 
 /* Protocol 1 had session/set_model once, and agents offer `models` still. */
 static void begin_model(struct acp *a)
 {
         const char *model = a->config->model;
-        const char *option = model ? find_option(a->session, "model") : NULL;
+        const json_t *option = model ? find_option(a->session, "model") : NULL;
 
         if (option) {
                 set_option(a, PHASE_MODEL, option, model);
@@ -240,7 +259,7 @@ static void begin_model(struct acp *a)
 static void begin_mode(struct acp *a)
 {
         const char *mode = a->config->mode;
-        const char *option = mode ? find_option(a->session, "mode") : NULL;
+        const json_t *option = mode ? find_option(a->session, "mode") : NULL;
 
         if (mode && json_get_object(a->session, "modes"))
                 send_request(a, PHASE_MODE, "session/set_mode",
@@ -344,8 +363,13 @@ static void on_refused(struct acp *a, const struct jsonrpc *m)
         if (a->phase == PHASE_OPEN && jsonrpc_error_code(m) == AUTH_REQUIRED && begin_login(a))
                 return;
         if (a->phase == PHASE_MODE || a->phase == PHASE_MODEL) {
-                text = xasprintf("%s was refused: %s", a->method, jsonrpc_error_text(m));
-                acp_fail(a, text);
+                bool is_model = a->phase == PHASE_MODEL;
+                CLEAN(buf_done) struct buf refusal = BUF_INIT;
+
+                buf_appendf(&refusal, "%s %s was refused: %s", is_model ? "model" : "mode",
+                            is_model ? a->config->model : a->config->mode, jsonrpc_error_text(m));
+                put_choices(a, is_model ? "model" : "mode", &refusal);
+                acp_fail(a, buf_str(&refusal));
                 return;
         }
         text = xasprintf("%s%s%s%s",

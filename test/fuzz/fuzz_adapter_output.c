@@ -32,9 +32,11 @@ static void feed(struct adapter_parser *p, const char *data, size_t size, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        static const char *const types[] = { "claude_local", "codex_local",    "cursor",
-                                             "gemini_local", "opencode_local", "pi_local",
-                                             "process" };
+        static const char *const types[] = { "claude_local",   "codex_local",
+                                             "cursor",         "gemini_local",
+                                             "opencode_local", "pi_local",
+                                             "process",        "acp" };
+        CLEAN(json_decrefp) json_t *records = json_array();
         struct agent agent = { .id = "a", .company_id = "c", .name = "n" };
         struct adapter_command command = { .cwd = "/w", .session_id = "old" };
         struct adapter_input in = { .agent = &agent, .target = { .kind = "local", .cwd = "/w" } };
@@ -50,6 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
         feed(p, (const char *)data + 2, size - 2, 1 + (size_t)data[1]);
         end.was_asked = adapter_last_word(in.type, (const char *)data + 2, size - 2) > 0;
+        adapter_transcript(in.type, (const char *)data + 2, size - 2, records);
+        adapter_steps(in.type, (const char *)data + 2, size - 2, records);
         adapter_parser_finish(p, &end, &arena, &res);
         check(p, &res);
         adapter_parser_free(p);

@@ -124,7 +124,7 @@ class Program:
     `by_default(ca)` the same for an agent that uses it, trusting the signers in that file."""
 
     name = adapter = package = host = None
-    resumes = True
+    by_the_minute = False  # a session can only be resumed in another minute than it was made
     cached = 80  # tokens that it says were cached
     command = codes = None  # its command and what its error codes begin with, where that is not the name
 
@@ -148,9 +148,10 @@ class Codex(Program):
     name, adapter, package = "codex", "codex_local", "@openai/codex"
     host = "api.openai.com"
 
-    def settle(self, case):
+    def settle(self, case, more=""):
         (case.home / ".codex").mkdir(exist_ok=True)
         (case.home / ".codex" / "config.toml").write_text(f"""model_provider = "own"
+{more}
 [model_providers.own]
 name = "A server of our own"
 base_url = "{case.models.url}/v1"
@@ -183,11 +184,32 @@ class GeminiAcp(Gemini):
     """The same program through its ACP mode: what it asks permission for is given to it."""
     name, adapter, command, codes = "gemini-acp", "gemini_acp", "gemini", "acp"
     cached = 0  # it does not say
-    resumes = False  # it does not find what it was told in this mode again, and the run begins anew
+    by_the_minute = True  # a session that is loaded in the minute in which it was made is overwritten with an empty one
 
     def settle(self, case):
         env, more = super().settle(case)
         return env, {**more, "permissionMode": "allow-once"}
+
+
+class ClaudeAcp(Claude):
+    """The same through its ACP adapter, which brings a program of its own along."""
+    name, adapter, command, codes = "claude-acp", "acpx_local", "claude-agent-acp", "acp"
+    package = "@agentclientprotocol/claude-agent-acp"
+
+    def settle(self, case):
+        env, more = super().settle(case)
+        return env, {**more, "permissionMode": "allow-once"}
+
+
+class CodexAcp(Codex):
+    name, adapter, command, codes = "codex-acp", "acpx_local", "codex-acp", "acp"
+    package = "@agentclientprotocol/codex-acp"
+
+    def settle(self, case):
+        env, _ = super().settle(case, 'model = "gpt-5.4"')  # as a choice it takes only models of its own list
+        # Outside of sandboxes its own sandbox has no network for commands, which is its default there.
+        mode = {} if case.place == "sandbox" else {"sessionMode": "agent-full-access"}
+        return env, {"agent": "codex", "permissionMode": "allow-once", **mode}
 
 
 class Opencode(Program):
@@ -219,7 +241,7 @@ class Pi(Program):
         return {"ANTHROPIC_API_KEY": KEY, "NODE_EXTRA_CA_CERTS": ca}, {"model": "anthropic/claude-sonnet-4-5"}
 
 
-PROGRAMS = [Claude(), Codex(), Gemini(), GeminiAcp(), Opencode(), Pi()]
+PROGRAMS = [Claude(), Codex(), Gemini(), GeminiAcp(), ClaudeAcp(), CodexAcp(), Opencode(), Pi()]
 PLACES = ["local", "sandbox", "ssh", "plugin"]
 
 

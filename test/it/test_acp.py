@@ -37,6 +37,12 @@ class AcpTest(RunTest):
     def events(self, run):
         return [json.loads(line) for line in self.log_text(run).splitlines()]
 
+    def steps(self, run):
+        """What the agent did, as events of the run."""
+        return [(e["eventType"].removeprefix("adapter."), e["message"], e["level"], {
+            k: v for k, v in e["payload"].items() if k not in ("kind", "executionId", "offset")})
+            for e in self.ok("GET", f"/api/heartbeat-runs/{ident(run)}/events?limit=1000") if "offset" in (e["payload"] or {})]
+
     def transcript(self, run):
         page = self.ok("GET", f"/api/heartbeat-runs/{ident(run)}/transcript")
         self.assertTrue(page["readable"])
@@ -66,6 +72,12 @@ class SessionTest(AcpTest):
                        {"kind": "delta", "text": "hello "},
                        {"kind": "usage", "tokens": {"input": 100, "cached": 7, "output": 20}}):
             self.assertEqual(told.count(record), 1, (record, told))
+        self.assertEqual(self.steps(run), [
+            ("plan", "[x] look", "info", {"text": "[x] look\n[>] leap"}),
+            ("tool_call", "Tool 1", "info", {"id": "t1", "name": "Tool 1", "input": {"path": "file"}}),
+            ("tool_call_update", "done", "info", {"id": "t1", "text": "done", "failed": False}),
+            ("tool_call", "Tool 2", "info", {"id": "t2", "name": "Tool 2", "input": {"path": "file"}}),
+            ("tool_call_update", "no luck", "warn", {"id": "t2", "text": "no luck", "failed": True})])
         said = "".join(r.get("text", "") for r in told)
         self.assertIn("read 'two\\n' /no/such/file: No such file or directory; /dev/null is not a regular file; -32601", said)
         self.assertIn("a line that is no message", said)
@@ -130,6 +142,9 @@ class SessionTest(AcpTest):
             run = self.finished(self.wake(self.coder(steps, startSec=1 if steps == "mute" else 60)))
             self.assertEqual((run["status"], run["errorCode"]), ("failed", code), (steps, run))
             self.assertIn(error, run["error"], steps)
+        run = self.finished(self.wake(self.coder("message", model="m3")))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "acp_model_unavailable"), run)
+        self.assertIn("model m3 was refused: Invalid params; the agent offers m1, m2", run["error"])
         run = self.finished(self.wake(self.coder("message", command="/no/such/agent")))
         self.assertEqual((run["status"], run["exitCode"]), ("failed", 127))
         self.assertIn("cannot start /no/such/agent: No such file or directory", run["error"])
@@ -138,6 +153,15 @@ class SessionTest(AcpTest):
         run = self.finished(self.wake(self.coder("big message")))
         self.assertEqual((run["status"], run["resultJson"]["summary"]), ("succeeded", "hello from acp"))
         self.assertLess(max(len(line) for line in self.log_text(run).splitlines()), 256 << 10)
+        steps = self.steps(self.finished(self.wake(self.coder("wordy"))))
+        self.assertEqual([(kind, payload["truncated"]) for kind, _, _, payload in steps],
+                         [("tool_call", True), ("tool_call_update", True)])
+        self.assertNotIn("input", steps[0][3])
+        self.assertEqual(steps[1][3]["text"], ("y" * 4096))
+        run = self.finished(self.wake(self.coder("many")))
+        self.assertEqual((run["status"], len(self.steps(run))), ("succeeded", 500))
+        self.assertEqual(self.steps(run)[-1][:2], ("more", "there were more steps; the transcript has them"))
+        self.assertEqual(len([r for r in self.transcript(run) if r["kind"] == "plan"]), 600)
 
 
 class EndingTest(AcpTest):
@@ -164,18 +188,32 @@ class EndingTest(AcpTest):
 
     def test_the_daemon_is_killed(self):
         """The session goes on without the daemon, and what it did meanwhile is not lost."""
-        run = self.wake(self.coder(f"thought message wait={self.work}/go plan message"))
+        run = self.wake(self.coder(f"thought plan message wait={self.work}/go plan message"))
         self.up(run)
-        wait_until(lambda: "from acp" in self.log_text(run), "it works")
+        wait_until(lambda: self.steps(run), "it works")
         self.daemon.kill()
         self.release_held()
         wait_until(lambda: any("turn" in p.read_text() for p in (self.work / "home/.acp-agent").iterdir()), "it has ended")
         self.daemon.start()
         run = self.finished(run)
         self.assertEqual((run["status"], run["resultJson"]["summary"]), ("succeeded", "hello from acphello from acp"))
-        self.assertEqual([r["kind"] for r in self.transcript(run)].count("plan"), 1)
+        self.assertEqual([r["kind"] for r in self.transcript(run)].count("plan"), 2)
+        self.assertEqual([s[0] for s in self.steps(run)], ["plan"] * 2)
         self.assertEqual([m.get("method") for m in self.heard()].count("session/prompt"), 1)
         self.nothing_held()
+
+
+class CrashTest(AcpTest):
+    daemon_binary = "faults"
+
+    def test_steps_are_recorded_once(self):
+        for point in ("run.steps.before", "run.steps.after"):
+            agent = self.coder("plan tool")
+            self.crash_at(point, lambda: self.wake(agent))
+            (run,) = [r for r in self.runs() if r["agent_id"] == ident(agent)]
+            self.assertEqual(self.finished(run)["status"], "succeeded")
+            self.assertEqual([s[0] for s in self.steps(run)],
+                             ["plan"] + ["tool_call", "tool_call_update"] * 2, point)
 
 
 class SandboxTest(AcpTest):

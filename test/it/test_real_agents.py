@@ -24,7 +24,7 @@ from test_plugin_box import Executor
 
 MODELS_AT = "127.0.0.2"  # not an address that programs reach without their proxy
 FAST = ("claude:local:works", "claude:local:resumed", "claude:sandbox:works", "claude:sandbox:cancelled", "claude:endpoint",
-        "claude:local:401", "codex:local:works", "gemini-acp:local:works", "codex:sandbox:works", "codex:sandbox:401")
+        "claude:local:401", "codex:local:works", "gemini-acp:local:works", "claude-acp:sandbox:works", "codex:sandbox:works", "codex:sandbox:401")
 CHOSEN = os.environ.get("TEST_AGENTS", ",".join(FAST)).replace("all", "*").split(",")
 PATIENT = 180  # seconds in which any of the programs gets up on a busy machine
 
@@ -199,13 +199,14 @@ class Cases(RunTest):
         self.nothing_held()
 
     def case_resumed(self):
-        if not self.program.resumes:
-            raise unittest.SkipTest(f"{self.program.name} {self.program.version} does not resume")
         self.models.script(Shell(WORK), Say("Remember the word heliotrope."))
         agent = self.coder()
         issue = self.issue_for(agent)
         first = self.ended(self.only_run())
         self.assert_worked(issue, first)
+        if self.program.by_the_minute:
+            made = time.strftime("%H:%M")
+            wait_until(lambda: time.strftime("%H:%M") != made, "another minute begins", 70)
         self.models.script(Shell("echo again"), Say("Done again."))
         second = self.ended(self.wake(agent, payload={"issueId": issue["id"]}))
         # Of a session that is a file, the name: where each run has a directory of its own the file comes along.

@@ -203,17 +203,14 @@ static int check_transcript(const json_t *list, const char *where, struct err *e
 {
         static const char *const kinds[] = { "text",   "delta", "thinking", "plan", "tool",
                                              "result", "usage", "error",    NULL };
-        static const struct adapter_member members[] = { { "match", OBJECT, NULL, check_match },
-                                                         { "when", CONDITION, NULL, NULL },
-                                                         { "each", PATHS, NULL, NULL },
-                                                         { "kind", CHOICE, kinds, NULL },
-                                                         { "text", PATHS, NULL, NULL },
-                                                         { "id", PATHS, NULL, NULL },
-                                                         { "name", PATHS, NULL, NULL },
-                                                         { "input", PATHS, NULL, NULL },
-                                                         { "failed", CONDITION, NULL, NULL },
-                                                         { "tokens", OBJECT, NULL, check_tokens },
-                                                         { 0 } };
+        static const struct adapter_member members[] = {
+                { "match", OBJECT, NULL, check_match }, { "when", CONDITION, NULL, NULL },
+                { "each", PATHS, NULL, NULL },          { "kind", CHOICE, kinds, NULL },
+                { "text", PATHS, NULL, NULL },          { "id", PATHS, NULL, NULL },
+                { "name", PATHS, NULL, NULL },          { "input", PATHS, NULL, NULL },
+                { "failed", CONDITION, NULL, NULL },    { "tokens", OBJECT, NULL, check_tokens },
+                { "event", TEXT, NULL, NULL },          { 0 }
+        };
         size_t i;
         json_t *one;
         int r = adapter_check_each(list, members, where, err);

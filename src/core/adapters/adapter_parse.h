@@ -40,6 +40,8 @@ struct adapter_parser {
 
 /* The paths of an event's `match` against an event. */
 bool adapter_event_matches(const json_t *match, const json_t *event);
+/* Whether a line has the texts that such an event must have: only then is it worth parsing. */
+bool adapter_event_may_match(const json_t *match, const char *line, size_t len);
 /* The offset of a line's event: after blanks, and after the name of the stream that some programs
  * put in front. */
 size_t adapter_line_begin(const json_t *output, const char *line, size_t len);

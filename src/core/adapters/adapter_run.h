@@ -175,6 +175,9 @@ void adapter_parser_free(struct adapter_parser *p);
  * failed?, tokens?}; a line that is no event is `output`. Any thread. */
 bool adapter_has_transcript(const char *type);
 void adapter_transcript(const char *type, const char *line, size_t len, json_t *records);
+/* The same for the records that become events of the run, with `event`, the event's type. */
+bool adapter_has_steps(const char *type);
+void adapter_steps(const char *type, const char *line, size_t len, json_t *records);
 
 /* Some programs live on after their last word, the event marked `end`. These say whether an adapter
  * has such an event; how often a line of standard output has to come, with nothing else between, to

@@ -51,6 +51,7 @@ static void gather(const json_t *paths, const json_t *from, struct gathered *g)
 struct making {
         const json_t *rule;
         json_t *records;
+        bool as_steps;
 };
 
 static void set_member(json_t *record, const char *name, const json_t *paths, const json_t *from,
@@ -88,33 +89,34 @@ static void make_record(void *ctx, const json_t *from)
                                    false);
                 json_object_set_new(record, "tokens", counted);
         }
-        if (json_object_size(record) > 1)
-                json_array_append_new(m->records, record);
-        else
+        if (json_object_size(record) == 1) {
                 json_decref(record);
+                return;
+        }
+        if (m->as_steps)
+                json_object_set(record, "event", json_object_get(m->rule, "event"));
+        json_array_append_new(m->records, record);
 }
 
-void adapter_transcript(const char *type, const char *line, size_t len, json_t *records)
+static size_t event_begin(const char *type, const char *line, size_t len)
 {
         const struct adapter_descriptor *d = adapter_find(type);
-        CLEAN(json_decrefp) json_t *event = NULL;
-        size_t skip = adapter_line_begin(d ? json_get_object(d->json, "output") : NULL, line, len);
+
+        return adapter_line_begin(d ? json_get_object(d->json, "output") : NULL, line, len);
+}
+
+static void make_records(const char *type, const json_t *event, bool as_steps, json_t *records)
+{
         size_t i;
         json_t *rule;
 
-        if (skip == len)
-                return;
-        if (line[skip] != '{' || json_parse(line + skip, len - skip, &event, NULL) < 0) {
-                json_array_append_new(
-                        records, json_pack("{s:s, s:s%}", "kind", "output", "text", line, len));
-                return;
-        }
         json_array_foreach((json_t *)transcript_rules(type), i, rule)
         {
                 const json_t *when = json_object_get(rule, "when");
-                struct making m = { rule, records };
+                struct making m = { rule, records, as_steps };
 
-                if (!adapter_event_matches(json_object_get(rule, "match"), event) ||
+                if ((as_steps && !json_object_get(rule, "event")) ||
+                    !adapter_event_matches(json_object_get(rule, "match"), event) ||
                     (when && !adapter_holds(when, event)))
                         continue;
                 if (json_get_string(rule, "each"))
@@ -122,4 +124,60 @@ void adapter_transcript(const char *type, const char *line, size_t len, json_t *
                 else
                         make_record(&m, event);
         }
+}
+
+void adapter_transcript(const char *type, const char *line, size_t len, json_t *records)
+{
+        CLEAN(json_decrefp) json_t *event = NULL;
+        size_t skip = event_begin(type, line, len);
+
+        if (skip == len)
+                return;
+        if (line[skip] == '{' && json_parse(line + skip, len - skip, &event, NULL) >= 0)
+                make_records(type, event, false, records);
+        else
+                json_array_append_new(
+                        records, json_pack("{s:s, s:s%}", "kind", "output", "text", line, len));
+}
+
+/* -- Steps: records that are events of the run ------------------------------------------------- */
+
+static bool may_be_step(const char *type, const char *line, size_t len)
+{
+        size_t i;
+        json_t *rule;
+
+        json_array_foreach((json_t *)transcript_rules(type), i, rule)
+        {
+                if (json_object_get(rule, "event") &&
+                    adapter_event_may_match(json_object_get(rule, "match"), line, len))
+                        return true;
+        }
+        return false;
+}
+
+bool adapter_has_steps(const char *type)
+{
+        size_t i;
+        json_t *rule;
+
+        json_array_foreach((json_t *)transcript_rules(type), i, rule)
+        {
+                if (json_object_get(rule, "event"))
+                        return true;
+        }
+        return false;
+}
+
+void adapter_steps(const char *type, const char *line, size_t len, json_t *records)
+{
+        CLEAN(json_decrefp) json_t *event = NULL;
+        size_t skip;
+
+        if (!may_be_step(type, line, len))
+                return;
+        skip = event_begin(type, line, len);
+        if (skip < len && line[skip] == '{' &&
+            json_parse(line + skip, len - skip, &event, NULL) >= 0)
+                make_records(type, event, true, records);
 }

@@ -31,8 +31,7 @@ static bool has_word(const char *line, size_t len, const char *word, size_t n)
         return false;
 }
 
-/* Whether a line has the texts that the event must have: only then is it worth parsing. */
-static bool has_texts(const json_t *match, const char *line, size_t len)
+bool adapter_event_may_match(const json_t *match, const char *line, size_t len)
 {
         const char *path;
         json_t *wanted;
@@ -53,7 +52,8 @@ static bool may_be(const json_t *output, const char *line, size_t len)
 
         json_array_foreach(json_object_get(output, "events"), i, rule)
         {
-                if (is_last(rule) && has_texts(json_object_get(rule, "match"), line, len))
+                if (is_last(rule) &&
+                    adapter_event_may_match(json_object_get(rule, "match"), line, len))
                         return true;
         }
         return false;

@@ -301,6 +301,8 @@ static int find_outcome(struct ending *e, struct err *err)
                 return r;
         /* The command as it was built for this run: needed to read its output. */
         r = run_rebuild(e->t, x->idempotency_key, err);
+        if (r >= 0)
+                r = run_note_steps(e->t, err);
         if (r < 0)
                 return r;
         if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || exec_never_began(x)) {

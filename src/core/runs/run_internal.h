@@ -262,13 +262,15 @@ run_job_fn run_give_up;
 
 /* -- run_pump.c: while the command runs -- */
 
-/* How far a command's output was searched for its last word (adapter_run.h). */
+/* How far a command's output was searched for its last word and its steps (adapter_run.h). */
 struct run_word {
         char execution[UUID_LEN + 1]; /* the execution that the rest is about */
-        const char *type;             /* of its adapter; static; NULL: it has no last word */
-        int64_t line, at;             /* where a line begins; where the search goes on */
-        int64_t times;                /* it came in a row */
+        const char *type;             /* of its adapter; static; NULL: it has neither */
+        bool has_steps, has_last;
+        int64_t line, at; /* where a line begins; where the search goes on */
+        int64_t times;    /* the last word came in a row */
         bool said;
+        int64_t steps; /* events of the run that tell of its steps */
 };
 
 struct run_pump {
@@ -279,8 +281,10 @@ struct run_pump {
         bool asked;                   /* it is noted */
 };
 
-/* Bring output into the log, and look for the last word in it. */
+/* Bring output into the log, and look for steps and the last word in it. */
 void run_pump(struct op *op, struct runtime *rt, const char *id, struct run_pump *pump);
+/* The steps in all of the output, once the command has ended and its input is known. */
+int run_note_steps(struct run_task *t, struct err *err);
 /* Set the members of the row that describe the output. */
 void run_set_output(struct run *run, const struct run_log_state *state);
 
