@@ -45,7 +45,8 @@ struct unpack {
         struct tar_reader tar;
         struct tar_entry entry;
         struct layer_result result;
-        bool is_root; /* modes do not stop us */
+        bool is_root;    /* modes do not stop us */
+        bool in_the_way; /* something of this layer, where a directory is needed */
 
         int parent_fd; /* the directory of the last entry, or -1 */
         char parent[TREE_MAX_PATH + 1];
@@ -204,6 +205,21 @@ static int make_dir(struct unpack *u, int at, const char *name, bool opaque, int
         return 0;
 }
 
+/* A directory of a lower layer keeps its mode and its time although something changes in it. What
+ * is noted first counts, so it is remembered, under a name that no path has. */
+static int keep_look(struct unpack *u, const struct stat *st, const char *path, size_t len,
+                     struct err *err)
+{
+        char name[TREE_MAX_PATH + 2] = "/";
+
+        memcpy(name + 1, path, len);
+        if (u->spec->form == LAYER_OVERLAY || was_made(u, path, len) || was_made(u, name, len + 1))
+                return 0;
+        note_made(u, name, len + 1);
+        return note_dir(u, path, len, st->st_mode & 07777,
+                        (int64_t)st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec, err);
+}
+
 /* An ordinary user needs to write into a directory that a layer below has closed. */
 static int open_up(struct unpack *u, int at, const char *name, const char *path, size_t len,
                    struct err *err)
@@ -213,10 +229,10 @@ static int open_up(struct unpack *u, int at, const char *name, const char *path,
         if (u->is_root || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
             (st.st_mode & 0700) == 0700)
                 return 0;
-        if (fchmodat(at, name, (st.st_mode & 07777) | 0700, 0) < 0)
-                return failed(u, err, "open the directory of");
-        return note_dir(u, path, len, st.st_mode & 07777,
-                        (int64_t)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec, err);
+        int r = keep_look(u, &st, path, len, err);
+        if (r >= 0 && fchmodat(at, name, (st.st_mode & 07777) | 0700, 0) < 0)
+                r = failed(u, err, "open the directory of");
+        return r;
 }
 
 /* One step down, to `name`, which is path[0..len). A directory that is missing is made; of a lower
@@ -240,7 +256,8 @@ static int step_down(struct unpack *u, int at, const char *name, const char *pat
                 if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                         return failed(u, err, "look at the directory of");
                 opaque = is_whiteout(&st);
-                if (!opaque && was_made(u, path, len))
+                u->in_the_way = !opaque && was_made(u, path, len);
+                if (u->in_the_way)
                         return refuse(u, err,
                                       S_ISLNK(st.st_mode)
                                               ? "goes through a link of the same layer"
@@ -293,6 +310,7 @@ static int open_parent(struct unpack *u, const char *path, int *ret_fd, const ch
 {
         const char *slash = strrchr(path, '/');
         size_t len = slash ? (size_t)(slash - path) : 0;
+        struct stat st;
         int fd = -1, r;
 
         *ret_name = slash ? slash + 1 : path;
@@ -317,7 +335,8 @@ static int open_parent(struct unpack *u, const char *path, int *ret_fd, const ch
         if (r < 0)
                 return r;
         *ret_fd = u->parent_fd = fd;
-        return 0;
+        return fstat(fd, &st) < 0 ? failed(u, err, "look at the directory of")
+                                  : keep_look(u, &st, u->parent, len, err);
 }
 
 /* Whiteouts */
@@ -426,7 +445,14 @@ static int take_whiteout(struct unpack *u, struct err *err)
         hidden = path + (name - entry) + strlen(WHITEOUT);
         if (!streq(name, OPAQUE_MARK) && (!*hidden || streq(hidden, ".") || streq(hidden, "..")))
                 return refuse(u, err, "is a whiteout that names no file");
+        u->in_the_way = false;
         r = open_parent(u, entry, &at, &name, err);
+        if (r < 0 && u->in_the_way) {
+                /* A directory of a lower layer became something else: umoci writes both, the new
+                 * thing and whiteouts for what was in the directory. */
+                err_clear(err);
+                return 1;
+        }
         if (r < 0)
                 return r;
         if (streq(name, OPAQUE_MARK)) {

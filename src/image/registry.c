@@ -25,7 +25,7 @@
 #include "rt/libcurl.h"
 
 #define MAX_REDIRECTS  5
-#define MAX_TRIES      5     /* without a new byte, at one endpoint */
+#define MAX_TRIES      4     /* without a new byte, at one endpoint */
 #define FIRST_PAUSE_MS 250   /* before the second try; doubled each time */
 #define MAX_WAIT_MS    10000 /* of a Retry-After that is waited for */
 #define MAX_POLL_MS    1000

@@ -314,12 +314,13 @@ static const struct hostile {
         { "whiteout as a directory", { FILE_(".wh.d/f", "x") }, ERR_INVALID, "as a directory" },
         { "whiteout through a link",
           { LINK("l", "../outside"), WH("l/.wh.secret") },
-          ERR_INVALID,
-          "goes through a link" },
+          0,
+          "l->../outside" },
         { "opaque through a link",
           { LINK("l", "../outside"), WH("l/.wh..wh..opq") },
-          ERR_INVALID,
-          "goes through a link" },
+          0,
+          "l->../outside" },
+        { "whiteout beneath a file", { FILE_("f", "x"), WH("f/.wh.y") }, 0, "f=x" },
         { "hard link to a whiteout",
           { WH(".wh.x"), HARD("h", "x") },
           ERR_INVALID,
@@ -432,6 +433,12 @@ static void test_flat(void **state)
                 assert_tree(w, flat[i].tree);
                 assert_outside_untouched(w);
         }
+        /* What is in the closed one changed; it looks as before. */
+        struct stat st;
+
+        assert_int_equal(fstatat(w->tree_fd, "d", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0500);
+        assert_int_equal(st.st_mtime, 1000000000);
 }
 
 static void test_modes_owners_times(void **state)
