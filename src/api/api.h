@@ -136,6 +136,7 @@ extern const struct route routes_run_log[];
 extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
+extern const struct route routes_images[];
 extern const struct route routes_adapters[];
 extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];

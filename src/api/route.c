@@ -18,8 +18,8 @@ static const struct route *const tables[] = {
         routes_overview,     routes_plugin_bridge, routes_plugins,
         routes_projects,     routes_run_log,       routes_runs,
         routes_salvages,     routes_secrets,       routes_snapshots,
-        routes_terminal,     routes_vaults,        routes_watch,
-        routes_workspaces,
+        routes_images,       routes_terminal,      routes_vaults,
+        routes_watch,        routes_workspaces,
 };
 /* clang-format on */
 

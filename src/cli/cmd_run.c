@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "cli/image.h"
 #include "cli/output.h"
 #include "cli/private.h"
 #include "cli/remote.h"
@@ -86,11 +87,72 @@ static int choose_sandbox(struct run *run, struct err *err)
         return r;
 }
 
+/* Without words, what the image starts by itself. */
+static int take_command_of(struct run *run, const json_t *image, struct err *err)
+{
+        static const char *const lists[] = { "entrypoint", "cmd" };
+        const json_t *config = json_object_get(image, "config");
+        size_t n = 0, room = 0;
+        const char **words = NULL;
+
+        if (run->spec.command)
+                return 0;
+        for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+                const json_t *list = json_object_get(config, lists[i]);
+
+                for (size_t k = 0; k < json_array_size(list); k++) {
+                        words = arena_more(&run->c->arena, words, n, &room, sizeof(*words));
+                        words[n++] = json_string_value(json_array_get(list, k));
+                }
+        }
+        if (n == 0)
+                return err_set(err, ERR_USAGE, "the image has no command of its own; give one");
+        run->spec.command = words[0];
+        run->spec.args = words + 1;
+        run->spec.n_args = n - 1;
+        return 0;
+}
+
+/* --image: one environment for each, found by its configuration. */
+static int choose_image(struct run *run, const char *reference, struct err *err)
+{
+        json_t *list, *item, *made, *image;
+        size_t i;
+        int r = image_need(run->c, reference, &image, err);
+
+        if (r >= 0)
+                r = take_command_of(run, image, err);
+        if (r >= 0)
+                r = cli_environments(run->c, &list, err);
+        if (r < 0)
+                return r;
+        const char *name = cli_printf(run->c, "Image %s", reference);
+        json_array_foreach(list, i, item)
+        {
+                if (streq(cli_text(item, "name"), name) &&
+                    streq(cli_text(item, "status"), "active") &&
+                    streq(cli_text(json_object_get(item, "config"), "image"), reference)) {
+                        run->environment = item;
+                        return 0;
+                }
+        }
+        r = cli_call(run->c, "POST",
+                     cli_printf(run->c, "/api/companies/%s/environments", run->c->company),
+                     json_pack("{s:s, s:s, s:s, s:{s:s, s:s}}", "name", name, "description",
+                               "Made by `berth run --image`.", "driver", "sandbox", "config",
+                               "provider", "berth", "image", reference),
+                     &made, err);
+        if (r >= 0)
+                run->environment = made;
+        return r;
+}
+
 /* The one named, or this machine: the user could run the command there without us. A note says so,
  * so that the user does not take it for a sandbox; with --env Local there is no note. */
 static int choose_environment(struct run *run, struct err *err)
 {
         const char *company, *given = args_value(run->a, "env");
+        const char *image = args_value(run->a, "image");
         json_t *found = NULL, *list, *item;
         size_t i;
 
@@ -98,8 +160,10 @@ static int choose_environment(struct run *run, struct err *err)
         if (r < 0)
                 return r;
         run->c->company = company;
-        if (given && args_flag(run->a, "sandbox"))
-                return err_set(err, ERR_USAGE, "give either --env or --sandbox");
+        if ((given != NULL) + (image != NULL) + args_flag(run->a, "sandbox") > 1)
+                return err_set(err, ERR_USAGE, "give one of --env, --sandbox and --image");
+        if (image)
+                return choose_image(run, image, err);
         if (args_flag(run->a, "sandbox"))
                 return choose_sandbox(run, err);
         if (given) {
@@ -351,6 +415,8 @@ int cmd_run(struct cli *c, const struct args *a, struct err *err)
         struct run run = { .c = c, .a = a, .began_us = clock_mono_us() };
         int r = remote_options(c, a, 0, "variable", &run.spec, err);
 
+        if (r >= 0 && a->n_words == 0 && !args_value(a, "image"))
+                r = err_set(err, ERR_USAGE, "usage: berth run [OPTION]... -- COMMAND [ARG]...");
         if (r >= 0)
                 r = signals_catch(err);
         run.is_private = !c->api_url;
@@ -373,6 +439,7 @@ int cmd_run(struct cli *c, const struct args *a, struct err *err)
 
 const struct cli_option run_options[] = {
         { "env", "NAME|ID", "the environment to lease (this machine, not isolated)" },
+        { "image", "IMAGE", "in a sandbox made of this image (debian:12, ghcr.io/org/name:tag)" },
         { "sandbox", NULL, "in a sandbox of its own on this machine", 's' },
         { "workspace", "DIR", "bring this directory in, and its changes home", 'w' },
         { "exclude", "PATTERN", "leave this out of the workspace, both ways", 'x', true },

@@ -48,9 +48,10 @@ extern const struct cli_command cli_commands[]; /* commands.c */
 extern const struct cli_option cli_global_options[];
 
 extern const struct cli_command company_commands[], env_commands[], lease_commands[],
-        snapshot_commands[], workspace_commands[], leaks_commands[], key_commands[],
-        adapter_commands[], agent_commands[], runs_commands[], issue_commands[], project_commands[],
-        plugin_commands[], activity_commands[], secret_commands[], vault_commands[], db_commands[];
+        snapshot_commands[], image_commands[], workspace_commands[], leaks_commands[],
+        key_commands[], adapter_commands[], agent_commands[], runs_commands[], issue_commands[],
+        project_commands[], plugin_commands[], activity_commands[], secret_commands[],
+        vault_commands[], db_commands[];
 extern const struct cli_option run_options[], serve_options[];
 
 /* The commands without subcommands, and what `berth leaks` does by itself. */
@@ -64,8 +65,8 @@ int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
 int secret_imported(struct cli *c, const json_t *answer);
 
 /* Each in the file of its commands. */
-extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_agent,
-        kind_run, kind_issue, kind_project, kind_secret, kind_vault;
+extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_image,
+        kind_agent, kind_run, kind_issue, kind_project, kind_secret, kind_vault;
 
 struct cli {
         const struct cli_hooks *hooks;

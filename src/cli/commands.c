@@ -12,10 +12,11 @@ const struct cli_command cli_commands[] = {
                   "changed on\nboth sides, yours is kept beside it.\n"
                   "Without --env and --sandbox it runs on this machine, not isolated, and says so.\n"
                   "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
+                  "--image makes one for the image, with its user, directory and variables; without a "
+                  "command it\nruns the image's own.\n"
                   "Without a daemon it starts one in the background, which ends by itself.\n"
                   "With --json all output goes to standard error and the result to standard output.",
-          .options = run_options, .run = cmd_run, .words = 1, .max_words = SIZE_MAX,
-          .takes_command = true },
+          .options = run_options, .run = cmd_run, .max_words = SIZE_MAX, .takes_command = true },
         { "serve", "[OPTION]...", "Run the daemon", "berth serve --listen 127.0.0.1:3100",
           .notes =
                   "Prints 'listening on http://...' once it is ready. Settings come from these "
@@ -35,6 +36,12 @@ const struct cli_command cli_commands[] = {
           .sub = lease_commands },
         { "workspace", "", "Directories in leases, and what was changed in them",
           "berth workspace diff 01a1deef", .sub = workspace_commands },
+        { "image", "", "Get, list and remove the images that sandboxes are made of",
+          "berth image pull debian:12",
+          .notes = "IMAGE is a reference as everywhere: debian:12, ghcr.io/org/name:tag, "
+                   "name@sha256:...\n`-o image=IMAGE` of an environment and `berth run --image` "
+                   "use one.",
+          .sub = image_commands },
         { "snapshot", "", "List, show and delete snapshots of sandboxes", "berth snapshot list",
           .notes = "`berth lease snapshot` makes one, `-o snapshot=NAME` of an environment starts "
                    "from it.",

@@ -111,7 +111,8 @@ static int run_command(struct args *a, const struct cli_hooks *hooks, struct buf
         int r = find_command(a, &command, path, err);
 
         if (r >= 0)
-                r = args_rest(a, command->takes_command ? command->words - 1 : SIZE_MAX, err);
+                r = args_rest(a, command->takes_command ? MAX(command->words, 1) - 1 : SIZE_MAX,
+                              err);
         if (r < 0)
                 return r;
         if (args_flag(a, "version")) {

@@ -41,7 +41,7 @@ int remote_options(struct cli *c, const struct args *a, size_t first, const char
         *ret = (struct remote_spec){
                 .command = a->words[first],
                 .args = a->words + first + 1,
-                .n_args = a->n_words - first - 1,
+                .n_args = a->n_words > first ? a->n_words - first - 1 : 0,
                 .cwd = args_value(a, "cwd"),
                 .terminal = args_flag(a, "tty"),
                 .env = cli_keep(c, json_object()),

@@ -66,6 +66,7 @@ static int not_found(const char *text, struct err *err)
                 { "Environment not found", "env list" },
                 { "Environment lease not found", "lease list" },
                 { "Heartbeat run not found", "runs list" },
+                { "Image not found", "image list" },
                 { "Issue not found", "issue list" },
                 { "Key not found", "key list" },
                 { "Plugin not found", "plugin list" },

@@ -91,6 +91,9 @@ struct settings {
         int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
         const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
         int64_t sandbox_pool_max;        /* sandboxes made in advance, of all environments */
+        /* Images: registry_rules_parse(); hosts, comma separated, NULL: any; 0: no limit. */
+        const char *image_registries, *image_allowed_registries;
+        int64_t image_store_max_mb, image_pull_timeout_ms;
         /* Tokens of runs, and how agents on this machine call back. */
         int64_t run_token_ttl_s;
         const char *run_token_issuer, *run_token_audience;

@@ -16,6 +16,7 @@
 #include "core/roots/workspace_root.h"
 #include "daemon/settings.h"
 #include "daemon/trusted.h"
+#include "image/registry.h"
 
 struct loader {
         struct arena *arena;
@@ -281,6 +282,16 @@ static const char *host_of(struct arena *a, const char *listen)
         return arena_strndup(a, listen, n);
 }
 
+static void check_registries(struct loader *l)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        struct registry_rules rules;
+
+        if (registry_rules_parse(l->config->settings.image_registries, &rules, &why) < 0 &&
+            !l->failed)
+                l->failed = err_set(l->err, ERR_INVALID, "image_registries: %s", why.msg);
+}
+
 static void load_private_hosts(struct loader *l)
 {
         struct private_hosts *hosts = arena_new(l->arena, struct private_hosts);
@@ -329,6 +340,7 @@ static void complete_settings(struct loader *l)
         s->salvage_ttl_is_set = is_given(l, &s->salvage_ttl_ms);
         s->listen_host = host_of(l->arena, c->listen);
         load_private_hosts(l);
+        check_registries(l);
         if (!l->failed)
                 l->failed = trusted_parse(c->trusted_users, l->arena, s, l->err);
         if (!l->failed && s->reverse_proxy)

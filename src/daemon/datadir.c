@@ -25,10 +25,10 @@ static int open_dir(const char *path, int *ret_fd, struct err *err)
 /* What a daemon makes in its directory, beside files called `berth.…`, and what an operator puts
  * there for it. */
 static const char *const own_entries[] = {
-        "adapters",   "agents",  "boxes",      "builtin-skills",  "companies",
-        "node-id",    "output",  "plugins",    "rootfs",          "run-logs",
-        "run-assets", "salvage", "sandboxes",  "secrets",         "snapshots",
-        "skills",     "ssh",     "workspaces", "workspace-locks",
+        "adapters",  "agents",     "boxes",   "builtin-skills", "companies",
+        "images",    "node-id",    "output",  "plugins",        "rootfs",
+        "run-logs",  "run-assets", "salvage", "sandboxes",      "secrets",
+        "snapshots", "skills",     "ssh",     "workspaces",     "workspace-locks",
 };
 
 static bool is_own_entry(const char *name)

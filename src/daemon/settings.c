@@ -241,6 +241,21 @@ const struct setting settings_table[] = {
         { "sandbox_pool_max", "BERTH_SANDBOX_POOL_MAX",
           NUMBER(settings.sandbox_pool_max, 64, 0, 4096),
           .help = "How many sandboxes are made in advance, of all environments. _0_: none." },
+        { "image_registries", "BERTH_IMAGE_REGISTRIES", LIST(settings.image_registries, ','),
+          .help = "What is special about registries of images. _\"registry.corp:5000\"_ may be at "
+                  "an address that is not public, _\"http://localhost:5000\"_ also without TLS, "
+                  "_\"docker.io=mirror.corp\"_ is a mirror that is asked first." },
+        { "image_allowed_registries", "BERTH_IMAGE_ALLOWED_REGISTRIES",
+          LIST(settings.image_allowed_registries, ','), .otherwise = "all",
+          .help = "The only registries that images are pulled from, such as _\"docker.io\"_ and "
+                  "_\"ghcr.io\"_." },
+        { "image_store_max_mb", "BERTH_IMAGE_STORE_MAX_MB",
+          NUMBER(settings.image_store_max_mb, 0, 0, PETABYTE_MB), .otherwise = "_0_, no limit",
+          .help = "How many MiB the unpacked layers of images may be together. Beyond that the "
+                  "images go that were not used for the longest time and that nothing stands on." },
+        { "image_pull_timeout_ms", "BERTH_IMAGE_PULL_TIMEOUT_MS",
+          NUMBER(settings.image_pull_timeout_ms, HOUR_MS, 1000, DAY_MS),
+          .help = "How long pulling or importing an image may take." },
         { "callback", "BERTH_CALLBACK", SECOND(settings.callback_always_channel, callback_ways),
           .help = "How agents on this machine call the API. _auto_: at the daemon's own port, "
                   "with a run token. _channel_: as everywhere else, at an address of their own." },

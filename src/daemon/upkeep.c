@@ -6,6 +6,7 @@
 #include "core/companies/erase.h"
 #include "core/environments/env_secrets.h"
 #include "core/exec/exec.h"
+#include "core/images/image.h"
 #include "core/kinds/berth/snapshot.h"
 #include "core/leases/stock.h"
 #include "core/leases/sweeper.h"
@@ -216,6 +217,8 @@ static void sweep_run(struct pool_job *job, struct op *op)
                 r = workspace_tidy(op, rt, &err);
         if (r >= 0)
                 r = snapshot_sweep(op, rt, &err);
+        if (r >= 0)
+                r = image_sweep(op, rt, &err);
         if (r >= 0)
                 r = exec_prune(op, rt, &err);
         if (r >= 0)

@@ -53,6 +53,7 @@ int rows_has(struct db *db, enum rows_kind kind, const char *id, bool *ret, stru
                                     "WHERE execution_id = ?1)",
                 [ROWS_SNAPSHOTS] = "SELECT COUNT(*) FROM snapshots WHERE id = ?1",
                 [ROWS_SALVAGES] = "SELECT COUNT(*) FROM salvages WHERE id = ?1",
+                [ROWS_IMAGE_LAYERS] = "SELECT COUNT(*) FROM image_layers WHERE id = ?1",
         };
         int64_t n;
         int r = db_number(db, sql[kind], DB_ARGS(DB_T(id)), &n, err);
@@ -69,6 +70,7 @@ int rows_with_files(struct db *db, enum rows_kind kind, struct arena *arena,
                                     "AND stdout_len + stderr_len > 0",
                 [ROWS_SNAPSHOTS] = "SELECT id FROM snapshots WHERE state = 'ready'",
                 [ROWS_SALVAGES] = "SELECT id FROM salvages WHERE state = 'ready'",
+                [ROWS_IMAGE_LAYERS] = "SELECT id FROM image_layers WHERE state = 'ready'",
         };
 
         return db_texts(db, sql[kind], DB_NO_ARGS, arena, fn, ctx, err);

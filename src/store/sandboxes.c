@@ -7,7 +7,8 @@ static const struct column columns[] = {
         TEXT(struct sandbox_row, place_id),  NUMBER(struct sandbox_row, first_id),
         NUMBER(struct sandbox_row, n_ids),   TEXT(struct sandbox_row, snapshot_id),
         FLAG(struct sandbox_row, is_paused), TIME(struct sandbox_row, created_at),
-        TEXT(struct sandbox_row, node_id),
+        TEXT(struct sandbox_row, node_id),   TEXT(struct sandbox_row, image_id),
+        NUMBER(struct sandbox_row, user_id), NUMBER(struct sandbox_row, group_id),
 };
 const struct row_type sandbox_table =
         ROW_TYPE("sandboxes", struct sandbox_row, columns, "Sandbox not found");

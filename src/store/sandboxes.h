@@ -5,8 +5,10 @@
 
 struct sandbox_row {
         const char *place_id, *node_id;
-        int64_t first_id, n_ids; /* host ids; reserved as long as the row is there */
-        const char *snapshot_id; /* NULL: none */
+        int64_t first_id, n_ids;   /* host ids; reserved as long as the row is there */
+        const char *snapshot_id;   /* NULL: none */
+        const char *image_id;      /* NULL: none */
+        int64_t user_id, group_id; /* the inner ids of commands; both 0: the agent's, or root's */
         bool is_paused;
         int64_t created_at;
 };

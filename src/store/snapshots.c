@@ -10,6 +10,7 @@ static const struct column columns[] = {
         TEXT(struct snapshot, state, "state"),
         TEXT(struct snapshot, parent_id, "parentId", FIXED),
         TEXT(struct snapshot, rootfs, "rootfs", FIXED),
+        TEXT(struct snapshot, image_id, "imageId", FIXED),
         TEXT(struct snapshot, place_id, NULL, FIXED),
         TEXT(struct snapshot, lease_id, "leaseId", FIXED),
         NUMBER(struct snapshot, first_id, NULL, FIXED),

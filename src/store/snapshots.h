@@ -10,7 +10,8 @@
 struct snapshot {
         const char *id, *company_id, *name, *state;
         const char *parent_id; /* the layer below it; NULL: none */
-        const char *rootfs;    /* what all of them lie on; NULL: the host's programs */
+        const char *rootfs;    /* what all of them lie on; both NULL: the host's programs */
+        const char *image_id;
         const char *place_id, *lease_id;
         int64_t first_id; /* the host id that root of the sandbox had */
         int64_t bytes;

@@ -58,7 +58,7 @@ static void test_stays_as_it_is(void **state)
 static const struct {
         const char *config, *text, *path;
 } refused[] = {
-        { "{\"image\":\"x\",\"extra\":1}", "Unrecognized key(s) in object: 'image', 'extra'",
+        { "{\"picture\":\"x\",\"extra\":1}", "Unrecognized key(s) in object: 'picture', 'extra'",
           NULL },
         { "{\"memoryMb\":15}", "Number must be greater than or equal to 16", "memoryMb" },
         { "{\"memoryMb\":4194305}", "Number must be less than or equal to 4194304", "memoryMb" },
@@ -91,6 +91,13 @@ static const struct {
         { "{\"rootfs\":\"/a/../b\"}", "rootfs must be an absolute path without `..`.", "rootfs" },
         { "{\"rootfs\":\"/\"}", "rootfs must be an absolute path without `..`.", "rootfs" },
         { "{\"rootfs\":\"  \"}", "String must contain at least 1 character(s)", "rootfs" },
+        { "{\"image\":\"x\",\"rootfs\":\"/srv/r\"}", "image and rootfs exclude each other.",
+          "image" },
+        { "{\"pull\":\"always\"}", "pull needs an image.", "pull" },
+        { "{\"image\":\"x\",\"pull\":\"always\",\"poolSize\":1}",
+          "pull \"always\" and poolSize exclude each other: sandboxes made in advance have the "
+          "image of that time.",
+          "pull" },
         { "{\"user\":\"root\"}",
           "user \"root\" needs a rootfs: without one the sandbox has the host's programs, and "
           "nothing in it is root's to change.",

@@ -15,6 +15,7 @@
 #include "store/executions.h"
 #include "store/home.h"
 #include "store/identity.h"
+#include "store/images.h"
 #include "store/issue_comments.h"
 #include "store/issue_documents.h"
 #include "store/issues.h"
@@ -53,6 +54,8 @@ static const struct row_type *const described[] = {
         &execution_table,
         &execution_workspace_table,
         &home_table,
+        &image_layer_table,
+        &image_table,
         &issue_comment_table,
         &issue_document_revision_table,
         &issue_document_table,
@@ -91,6 +94,7 @@ static const struct {
         { "company_secret_versions", "rotation_job_id", "nothing writes it" },
         { "agent_schedules", NULL, "read together with the agent (wakeups.c)" },
         { "disk_reserve", NULL, "one row that only takes room" },
+        { "image_parts", NULL, "which layers an image has, read as the layers" },
         { "instance_settings", NULL, "documents by name, of two kinds (settings.c)" },
         { "issue_blockers", NULL, "pairs of ids, read as the issues" },
         { "permission_grants", NULL, "read as pairs of a name and a scope" },

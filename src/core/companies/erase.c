@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/access/audit.h"
 #include "core/agents/agent.h"
+#include "core/images/image.h"
 #include "core/kinds/berth/snapshot.h"
 #include "core/leases/environment_delete.h"
 #include "core/runs/run_internal.h"
@@ -197,20 +198,33 @@ static int list_of_company(struct erasure *e, struct ids *environments, struct i
         return r < 0 ? r : secrets_of_company(db, e->company_id, a, add_secret, secrets, err);
 }
 
+static int list_images(struct erasure *e, struct image_row **ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(&e->op, e->rt->store, &db, err);
+
+        return r < 0 ? r : images_of(db, e->company_id, e->op.arena, ret, err);
+}
+
 /* Saved things, newest first: what stands on another is newer than that. */
 static int drop_saved(struct erasure *e, struct err *err)
 {
         struct ids snapshots = { .arena = e->op.arena }, salvages = { .arena = e->op.arena };
         struct snapshot snapshot;
         struct salvage salvage;
-        int r = snapshot_list(&e->op, e->rt, e->company_id, 0, NULL, INT64_MAX, add_snapshot,
-                              &snapshots, err);
+        struct image_row *images, image;
+        int n, r = snapshot_list(&e->op, e->rt, e->company_id, 0, NULL, INT64_MAX, add_snapshot,
+                                 &snapshots, err);
 
         for (size_t i = 0; r >= 0 && i < snapshots.n; i++)
                 r = snapshot_delete(&e->op, e->rt, e->company_id, snapshots.at[i], &snapshot, err);
         if (r >= 0)
                 r = salvage_list(&e->op, e->rt, e->company_id, 0, NULL, INT64_MAX, add_salvage,
                                  &salvages, err);
+        n = r < 0 ? r : list_images(e, &images, err);
+        for (int i = 0; r >= 0 && i < n; i++)
+                r = image_remove(&e->op, e->rt, e->company_id, images[i].id, &image, err);
+        r = MIN(r, n);
         for (size_t i = 0; r >= 0 && i < salvages.n; i++)
                 r = salvage_drop(&e->op, e->rt, salvages.at[i], &salvage, err);
         return r;

@@ -188,6 +188,7 @@ const struct row_files row_files[N_ROW_FILES] = {
         { ROWS_EXECUTIONS, "output", NULL },
         { ROWS_SNAPSHOTS, "snapshots", "a snapshot's files are not there" },
         { ROWS_SALVAGES, "salvage", "saved changes are not there" },
+        { ROWS_IMAGE_LAYERS, "images", "a layer of an image is not there" },
 };
 
 int row_files_list(const struct row_files *files, const char *data_dir, struct arena *arena,

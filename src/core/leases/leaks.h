@@ -45,7 +45,7 @@ struct row_files {
         const char *is_missing; /* a finding; NULL: of no consequence */
 };
 
-#define N_ROW_FILES 3
+#define N_ROW_FILES 4
 extern const struct row_files row_files[N_ROW_FILES];
 
 /* The names in that directory that are ids; ends with NULL. A directory that is not there is empty.

@@ -41,9 +41,11 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
         struct sandbox_host *host = xcalloc(1, sizeof(*host));
 
         pthread_mutex_init(&host->holds_lock, NULL);
+        pthread_mutex_init(&host->images_lock, NULL);
         host->dir = xasprintf("%s/sandboxes", data_dir);
         host->snapshots_dir = xasprintf("%s/snapshots", data_dir);
         host->output_dir = xasprintf("%s/output", data_dir);
+        host->images_dir = xasprintf("%s/images", data_dir);
         host->box_program = xstrdup(box_program);
         host->cursor = first_slice(&rt->node);
         find_range(rt, host);
@@ -52,6 +54,8 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
                 r = path_make_durable_dirs(host->snapshots_dir, 0700, err);
         if (r >= 0)
                 r = path_make_durable_dirs(host->output_dir, 0700, err);
+        if (r >= 0)
+                r = path_make_durable_dirs(host->images_dir, 0700, err);
         if (r < 0) {
                 sandbox_host_free(host);
                 return r;
@@ -67,8 +71,10 @@ void sandbox_host_free(struct sandbox_host *host)
         free(host->dir);
         free(host->snapshots_dir);
         free(host->output_dir);
+        free(host->images_dir);
         free(host->box_program);
         pthread_mutex_destroy(&host->holds_lock);
+        pthread_mutex_destroy(&host->images_lock);
         free(host);
 }
 

@@ -1,7 +1,7 @@
 /* This machine's resources for the built-in sandbox: directories, the range of host ids, and the
  * request for more sandboxes in advance. One per runtime, made at start.
  *
- * Immutable but for the cursor, the request and the holds; any thread. */
+ * Immutable but for the cursor, the request, the pulls and the holds; any thread. */
 #pragma once
 
 #include <pthread.h>
@@ -14,6 +14,7 @@ struct sandbox_host {
         char *dir;           /* sandboxes/ */
         char *snapshots_dir; /* snapshots/ */
         char *output_dir;    /* output/: shared spools */
+        char *images_dir;    /* images/: unpacked layers */
         char *box_program;
         struct id_range range;
         int64_t slice;
@@ -23,6 +24,8 @@ struct sandbox_host {
         void (*want_stock)(void *arg); /* a sandbox was taken: any thread; NULL: not called */
         void *want_arg;
         _Atomic bool is_usable; /* sandbox_host_check() succeeded once */
+        pthread_mutex_t images_lock;
+        struct image_pull *pulls; /* core/images: those under way, for readers */
         pthread_mutex_t holds_lock;
         struct stock_hold *holds; /* stock.h */
 };

@@ -81,19 +81,26 @@ static int berth_prepare_exec(struct op *op, struct runtime *rt, const struct le
 {
         struct place place;
         CLEAN(json_decrefp) json_t *variables = json_object();
+        const char *cwd = BERTH_WORKSPACE;
+        struct sandbox_row row = { 0 };
         json_t *config = NULL;
         int r = place_load(op, rt, record->lease.place_id, &place, err);
 
         if (r >= 0)
                 r = kind_place_config(op, &place, &config, err);
+        if (r >= 0)
+                r = berth_row(op, rt, place.id, &row, err);
         if (r < 0)
                 return r;
         set_base(variables, config, ret->terminal);
+        r = berth_image_defaults(op, rt, &row, config, variables, &cwd, err);
+        if (r < 0)
+                return r;
         set_proxy(op, variables, config);
         exec_variables_update(variables, json_get_object(config, "env"));
         exec_variables_update(variables, ret->own_env);
         if (!ret->cwd)
-                ret->cwd = BERTH_WORKSPACE;
+                ret->cwd = cwd;
         if (!ret->timeout_ms)
                 ret->timeout_ms = json_integer_value(json_object_get(config, "timeoutMs"));
         return exec_request_set_env(op, variables, ret, err);
@@ -154,12 +161,15 @@ static int berth_claim(struct db *db, struct runtime *rt, const struct place *pl
                 .node_id = rt->node.id.s,
                 .created_at = clock_now_us(),
         };
+        const char *of_snapshot = NULL;
         int r = need_host(rt, err);
 
         if (r >= 0)
                 r = claim_ids(db, rt, &row, err);
         if (r >= 0)
-                r = snapshot_claim(db, place, arena, &row.snapshot_id, err);
+                r = snapshot_claim(db, place, arena, &row.snapshot_id, &of_snapshot, err);
+        if (r >= 0)
+                r = berth_image_claim(db, place, of_snapshot, arena, &row, err);
         if (r >= 0)
                 r = sandboxes_insert(db, &row, err);
         return MIN(r, 0);
@@ -235,6 +245,10 @@ static int launch_sandbox(struct op *op, struct runtime *rt, const struct place 
 
         if (r >= 0)
                 r = berth_spec(op, rt, config, &row, dir, &spec, err);
+        if (r >= 0)
+                r = berth_image_spec(op, rt, config, &row, &spec, err);
+        if (r >= 0)
+                r = sandbox_spec_check(&spec, err);
         if (r >= 0)
                 r = snapshot_layers(op, rt, row.snapshot_id, &spec, err);
         FAULT("sandbox.make.before");
@@ -490,6 +504,8 @@ static int berth_plan(struct op *op, struct runtime *rt, const struct environmen
         json_t *config = NULL;
         int r = kind_config(op, &kind_berth, env, &config, err);
 
+        if (r >= 0)
+                r = berth_image_plan(op, rt, env->company_id, &config, err);
         return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
 }
 

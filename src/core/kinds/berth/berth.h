@@ -3,6 +3,7 @@
  *
  *   berth.c          opening, parking, resuming, closing, listing
  *   berth_config.c   the configuration: schema, defaults, checks
+ *   berth_image.c    what a sandbox takes from its image (core/images)
  *   berth_meta.c     what a lease's metadata says of its sandbox
  *   berth_probe.c    the probe
  *   berth_overlay.c  workspaces as layers over a directory of this machine
@@ -48,6 +49,26 @@ int64_t berth_stock_size(const json_t *config);
 int berth_spec(struct op *op, const struct runtime *rt, const json_t *config,
                const struct sandbox_row *row, const char *dir, struct sandbox_spec *ret,
                struct err *err);
+
+/* Images */
+
+/* Whether the root is a rootfs or an image. */
+bool berth_has_base(const json_t *config);
+/* Before a place is planned: the image is here, pulled when that is needed, and *config names its
+ * digest. Nothing for a configuration without an image. */
+int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, json_t **config,
+                     struct err *err);
+/* Inside the transaction that records a place: its image, and the user that commands are.
+ * `of_snapshot`: the image that its snapshot stands on, or NULL. */
+int berth_image_claim(struct db *db, const struct place *place, const char *of_snapshot,
+                      struct arena *arena, struct sandbox_row *row, struct err *err);
+int berth_image_spec(struct op *op, struct runtime *rt, const json_t *config,
+                     const struct sandbox_row *row, struct sandbox_spec *spec, struct err *err);
+/* What the image sets for commands: added to `variables`; *ret_cwd is left alone where it has no
+ * working directory. */
+int berth_image_defaults(struct op *op, struct runtime *rt, const struct sandbox_row *row,
+                         const json_t *config, json_t *variables, const char **ret_cwd,
+                         struct err *err);
 
 int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
               struct err *err);

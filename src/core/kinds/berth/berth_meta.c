@@ -90,6 +90,10 @@ json_t *berth_describe(const json_t *config, const struct sandbox_report *report
                             "noNewPrivileges", report->no_new_privs, "hiddenPids",
                             report->hidden_pids, "rootless", report->rootless, "idMapped",
                             report->idmapped);
+        /* Only root can give files to other users, and show them with other owners. */
+        if (json_get_string(config, "image"))
+                json_object_set_new(sandbox, "imageOwners",
+                                    json_string(report->rootless ? "flat" : "kept"));
         json_object_set_new(sandbox, "hostIds",
                             json_pack("{s:I, s:I, s:I}", "root", (json_int_t)report->root_id,
                                       "agent", (json_int_t)report->agent_id, "supervisor",

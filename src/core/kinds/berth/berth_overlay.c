@@ -61,6 +61,8 @@ static int find_layers(struct op *op, struct runtime *rt, const struct place *pl
                 return r;
         ret->ids.first_id = (uint32_t)row.first_id;
         ret->ids.n_ids = (uint32_t)row.n_ids;
+        ret->ids.user_id = (uint32_t)row.user_id;
+        ret->ids.group_id = (uint32_t)row.group_id;
         ret->box = arena_strdup(op->arena, box);
         ret->store = arena_printf(op->arena, "%s/workspace-%s", dir, w->id);
         ret->copy = arena_printf(op->arena, "%s/copy", ret->store);
@@ -89,7 +91,8 @@ static int open_dir(const char *path, int *ret, struct err *err)
 
 static int make_layers(struct op *op, const struct workspace *w, struct layers *l, struct err *err)
 {
-        uid_t root = sandbox_host_id(&l->ids, 0), agent = sandbox_host_id(&l->ids, SANDBOX_AGENT);
+        uid_t root = sandbox_host_id(&l->ids, 0),
+              agent = sandbox_host_id(&l->ids, sandbox_user_id(&l->ids));
         const char *upper = arena_printf(op->arena, "%s/upper", l->store);
         const char *work = arena_printf(op->arena, "%s/work", l->store);
         struct stat st;
@@ -141,8 +144,8 @@ static int make_copy(struct op *op, struct runtime *rt, const struct workspace *
 {
         struct copy_options options = {
                 .excludes = &w->excludes,
-                .uid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
-                .gid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
+                .uid = sandbox_host_id(&l->ids, sandbox_user_id(&l->ids)),
+                .gid = sandbox_host_id(&l->ids, sandbox_user_id(&l->ids)),
         };
         struct owner owner;
         CLEAN(cleanup_fd) int from = -1;

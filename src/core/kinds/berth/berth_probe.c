@@ -166,7 +166,7 @@ static void look_inside(struct op *op, struct runtime *rt, const struct place *p
                               root ? "HOME=/root" : "HOME=/home/agent",
                               root ? "WANT_ROOT=1" : "WANT_ROOT=0",
                               is(config, "network", "host") ? "WANT_HOST_NET=1" : "WANT_HOST_NET=0",
-                              json_get_string(config, "rootfs") ? "WANT_ROOTFS=1" : "WANT_ROOTFS=",
+                              berth_has_base(config) ? "WANT_ROOTFS=1" : "WANT_ROOTFS=",
                               data,
                               NULL };
         struct box_question question = {
@@ -195,8 +195,15 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
         struct sandbox_report report;
         int64_t began = clock_mono_us();
 
+        json_t *with_image = (json_t *)config;
+        int r = berth_image_plan(q->op, q->rt, q->place.company_id, &with_image, &err);
+        if (r < 0) {
+                add_point(p, "image", false, err.msg, NULL);
+                return;
+        }
+        q->place.config = json_to_arena(q->op->arena, with_image);
         FAULT("sandbox.probe_intend.before");
-        int r = store_write(q->op, q->rt->store, probe_intend, q, &err);
+        r = store_write(q->op, q->rt->store, probe_intend, q, &err);
         FAULT("sandbox.probe_intend.after");
         if (r < 0) {
                 add_point(p, "start", false, err.msg, NULL);

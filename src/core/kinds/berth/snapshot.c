@@ -176,6 +176,7 @@ static int snapshot_intend(struct db *db, void *arg, struct err *err)
         m->row.place_id = m->place.id;
         m->row.first_id = m->sandbox.first_id;
         m->row.rootfs = json_get_string(config, "rootfs");
+        m->row.image_id = m->sandbox.image_id;
         r = snapshots_insert(db, &m->row, err);
         if (r == ERR_CONFLICT)
                 return err_set(err, ERR_CONFLICT, "There is a snapshot \"%s\" already.",
@@ -391,13 +392,13 @@ static bool same_text(const char *a, const char *b)
 }
 
 int snapshot_claim(struct db *db, const struct place *place, struct arena *arena,
-                   const char **ret_id, struct err *err)
+                   const char **ret_id, const char **ret_image_id, struct err *err)
 {
         const json_t *config = json_from_text(arena, place->config);
         const char *name = json_get_string(config, "snapshot");
         struct snapshot row;
 
-        *ret_id = NULL;
+        *ret_id = *ret_image_id = NULL;
         if (!name)
                 return 0;
         int r = snapshots_by_name(db, place->company_id, name, arena, &row, err);
@@ -408,8 +409,13 @@ int snapshot_claim(struct db *db, const struct place *place, struct arena *arena
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Snapshot \"%s\" was made on %s, and can only be used there.", name,
                                row.rootfs ? row.rootfs : "the host's own programs");
-        if (r >= 0)
+        if (r >= 0 && json_get_string(config, "image") && !row.image_id)
+                return err_set(err, ERR_UNPROCESSABLE, "Snapshot \"%s\" was not made on an image.",
+                               name);
+        if (r >= 0) {
                 *ret_id = row.id;
+                *ret_image_id = row.image_id;
+        }
         return r;
 }
 

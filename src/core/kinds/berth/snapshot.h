@@ -37,9 +37,10 @@ int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, c
 int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err);
 
 /* Inside the transaction that records a place: the id of the snapshot that its configuration names,
- * or NULL. ERR_UNPROCESSABLE when there is none of that name. */
+ * or NULL, and that of the image it stands on. ERR_UNPROCESSABLE when there is none of that name.
+ */
 int snapshot_claim(struct db *db, const struct place *place, struct arena *arena,
-                   const char **ret_id, struct err *err);
+                   const char **ret_id, const char **ret_image_id, struct err *err);
 /* Put a snapshot and those it lies on into a spec. A NULL id puts nothing. */
 int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sandbox_spec *spec,
                     struct err *err);
