@@ -66,11 +66,12 @@ class CompanyTest(EraseTest):
 class AgentTest(EraseTest):
     def test_with_its_runs(self):
         self.fill()
-        held = {"id": self.held["agentId"]}
+        held, others = {"id": self.held["agentId"]}, self.files_of(self.over["agentId"])
+        self.assertTrue(self.files_of(held["id"]))
         self.assert_error(self.req("DELETE", f"/api/agents/{held['id']}"), 409, contains="delete it with them: confirm=held")
         self.assertEqual(self.ok("DELETE", f"/api/agents/{held['id']}?confirm=held"), {"ok": True})
         self.assertEqual(self.left("agent_id", held["id"]), ["activity_log"])
-        self.assertEqual(self.files_of(held["id"]), [])
+        self.assertEqual((self.files_of(held["id"]), self.files_of(self.over["agentId"])), ([], others))
         self.assertEqual(self.run_row(self.over)["status"], "succeeded")
         actions = [row["action"] for row in self.ok("GET", f"/api/companies/{self.acme['id']}/activity")]
         self.assertEqual(actions[:2].count("agent.deleted") + actions.count("agent.delete_confirmed"), 2)
