@@ -64,7 +64,7 @@ class Tree:
     def __init__(self, case):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="tree-"))
         case.addCleanup(shutil.rmtree, self.path, ignore_errors=True)
-        for name in ("test/run", "test/harness/tap_unittest.py", "scripts/assertions"):
+        for name in ("test/run", "test/harness/share.py", "test/harness/tap_unittest.py", "scripts/assertions"):
             self.write(name, (SOURCE / name).read_text(), executable=True)
         (self.path / "build/test/harness").mkdir(parents=True)
         shutil.copy(REAP, self.path / "build/test/harness/reap")
@@ -92,6 +92,22 @@ class Tree:
 class RunnerTest(unittest.TestCase):
     def setUp(self):
         self.tree = Tree(self)
+
+    def test_shares(self):
+        """Whatever the share, each file runs, on one of the builds or on both; attacks always under a sanitizer."""
+        files = {f"it/test_{n}.py" for n in range(12)} | {"it/test_hostile.py", "it/test_slow.py"}
+        for name in files:
+            self.tree.write(f"test/{name}", "# slow: so\n" if "slow" in name else "")
+
+        def listed(share, part):
+            return set(run("env", f"TEST_SHARE={share}", sys.executable, self.tree.path / "test/run", "--list", part).stdout.split())
+
+        shares = [listed(f"{k}/3", "--quick") for k in range(3)]
+        self.assertEqual(set.union(*shares), files - {"it/test_slow.py"})
+        self.assertEqual(set.intersection(*shares), {"it/test_hostile.py"})
+        for k, share in enumerate(shares):
+            self.assertEqual(listed(f"{k}/3", "--plain"), files - share)
+        self.assertEqual((listed("0/1", "--quick"), listed("0/1", "--plain")), (files - {"it/test_slow.py"}, {"it/test_slow.py"}))
 
     def test_nothing_is_a_failure(self):
         self.assertEqual(self.tree.last_line()[:2], (1, "0 passed, 0 failed"))
