@@ -49,8 +49,14 @@ static int worktree_open(struct op *op, const struct git_worktree *w,
                 r = git_import_open(g, options, &why, err);
         else
                 why = "it is not a git repository";
-        if (r >= 0 && !why && g->owner.uid)
-                why = "it belongs to another user";
+        if (r >= 0 && g->owner.uid)
+                why = arena_printf(op->arena,
+                                   "it belongs to user %u, and the daemon is user %u. Worktrees "
+                                   "are only made of repositories of the daemon's own user: run "
+                                   "the daemon as user %u, give it a clone of its own, or use the "
+                                   "mode shared_workspace",
+                                   (unsigned)g->owner.uid, (unsigned)geteuid(),
+                                   (unsigned)g->owner.uid);
         if (r >= 0 && why)
                 r = err_set(err, ERR_UNPROCESSABLE, "No worktree of %s: %s", w->repository, why);
         if (r == ERR_NOT_FOUND)

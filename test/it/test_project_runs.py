@@ -1,7 +1,9 @@
 """What the project of an issue gives its runs: variables, and where they work."""
 # slow: runs with git repositories and sandboxes
 
+import os
 import pathlib
+import shutil
 import subprocess
 import unittest
 
@@ -183,6 +185,51 @@ class WorktreeTest(ProjectRuns):
         wait_until(lambda: not pathlib.Path(w["cwd"]).exists(), "the sweeper removes the worktree")
         wait_until(lambda: self.daemon.sql("SELECT 1 FROM execution_workspaces WHERE id = ? AND worktree_path IS NULL",
                                            (w["id"],)), "and its row forgets it")
+
+    def test_rows_and_directories(self):
+        """A directory without a row and a row without its directory are leaks; a company goes with its worktrees, but for
+        what is in no commit."""
+        project = self.isolated()
+        agent = self.worker(wait="true")
+        issues = [self.issue(agent, project, f"T{i}") for i in range(3)]
+        for issue in issues:
+            self.done(issue)
+        clean, dirty, lost = (pathlib.Path(self.workspace(i)["cwd"]) for i in issues)
+        self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
+        (dirty / "precious.txt").write_text("in no commit\n")
+        shutil.rmtree(lost)
+        (missing,) = self.ok("GET", "/api/leaks")["missing"]
+        self.assertEqual((missing["provider"], missing["description"], missing["ownerTag"]),
+                         ("worktree", str(lost), self.workspace(issues[2])["id"]))
+        self.assert_status(self.req("DELETE", f"/api/companies/{self.acme['id']}?confirm={self.acme['name']}"), 200)
+        self.assertEqual([p.exists() for p in (clean, dirty, lost)], [False, True, False])
+        self.assertEqual((dirty / "precious.txt").read_text(), "in no commit\n")
+        self.assertEqual(len(self.git("for-each-ref", "refs/heads").splitlines()), 4)  # their commits are at home
+        leaks = self.ok("GET", "/api/leaks")
+        self.assertEqual([(u["provider"], u["description"]) for u in leaks["unknown"]], [("worktree", str(dirty))])
+        shutil.rmtree(dirty)
+        self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
+
+    def test_a_run_without_an_issue(self):
+        """Prepared twice it works in the same worktree."""
+        project = self.isolated()
+        agent = self.runner(f"git branch --show-current; while [ ! -e {self.work}/go ]; do sleep 0.02; done",
+                            runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, run = self.wake_several(agent, 2)
+        self.edit("UPDATE heartbeat_runs SET context_snapshot = json_set(context_snapshot, '$.projectId', ?) WHERE id = ?",
+                  (project["id"], run["id"]))
+        self.crash_at("worktree.make.before", self.release_held)
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertIn(f"run-{run['id']}", self.log_text(run))
+        self.assertEqual([r["id"] for r in self.daemon.sql("SELECT id FROM execution_workspaces")], [run["id"]])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user's repository")
+    def test_of_another_user(self):
+        project = self.isolated()
+        subprocess.run(["chown", "-R", "4321", self.repo], check=True)
+        run = self.done(self.issue(self.worker(wait="true"), project), "failed")
+        self.assertIn("it belongs to user 4321, and the daemon is user 0.", run["error"])
+        self.assertIn("or use the mode shared_workspace", run["error"])
 
     def test_in_a_sandbox(self):
         """The worktree is a repository there too, and its commits come home."""

@@ -15,6 +15,7 @@
 #include "core/runs/run_internal.h"
 #include "core/secrets/agent_env.h"
 #include "core/workspaces/workspace.h"
+#include "core/workspaces/worktree.h"
 #include "plugin/tree.h"
 #include "store/companies.h"
 #include "store/identity.h"
@@ -233,8 +234,10 @@ static int drop_saved(struct erasure *e, struct err *err)
 static int close_company(struct erasure *e, struct err *err)
 {
         struct ids environments = { 0 }, secrets = { 0 };
-        int r = list_of_company(e, &environments, &secrets, err);
+        int r = worktree_drop_all(&e->op, e->rt, e->company_id, err);
 
+        if (r >= 0)
+                r = list_of_company(e, &environments, &secrets, err);
         for (size_t i = 0; r >= 0 && i < environments.n; i++)
                 r = environment_give_up(&e->op, e->rt, environments.at[i], err);
         for (size_t i = 0; r >= 0 && i < secrets.n; i++)

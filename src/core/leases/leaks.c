@@ -13,6 +13,7 @@
 #include "core/leases/lease.h"
 #include "core/places/place.h"
 #include "core/workspaces/workspace.h"
+#include "core/workspaces/worktree.h"
 #include "store/executions.h"
 
 /* One thing that exists, as a kind listed it. */
@@ -299,6 +300,20 @@ static int survey_files(struct survey *s, struct err *err)
         return r;
 }
 
+static void add_worktree(void *ctx, bool is_missing, const char *id, const char *path)
+{
+        add_leak(ctx,
+                 (struct leak){ .list = is_missing ? LEAKS_MISSING : LEAKS_UNKNOWN,
+                                .provider = "worktree",
+                                .tag = id,
+                                .description = path,
+                                .next = is_missing
+                                                ? "the next run makes it again from its branch; to "
+                                                  "end it, archive its execution workspace"
+                                                : "no record names this worktree; look into it, "
+                                                  "then remove it" });
+}
+
 int leaks_find(struct op *op, struct runtime *rt, struct leaks *ret, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
@@ -320,7 +335,9 @@ int leaks_find(struct op *op, struct runtime *rt, struct leaks *ret, struct err 
         for (size_t i = 0; r >= 0 && i < s.world.n; i++)
                 if (!s.world.things[i].named)
                         r = check_unknown(&s, &s.world.things[i], err);
-        return r < 0 ? r : survey_files(&s, err);
+        if (r >= 0)
+                r = survey_files(&s, err);
+        return r < 0 ? r : worktree_survey(op, rt, add_worktree, &s, err);
 }
 
 /* Decisions */

@@ -61,6 +61,7 @@ int run_find_project(struct db *db, struct run_task *t, struct project *ret, str
 static int load_work(struct db *db, struct run_task *t, struct err *err)
 {
         struct run_choice *c = &t->choice;
+        const char *id;
         int r = find_issue(db, t, &c->issue, err);
 
         if (r == 0)
@@ -69,10 +70,11 @@ static int load_work(struct db *db, struct run_task *t, struct err *err)
                 r = run_find_project(db, t, &c->project, err);
         if (r == 0)
                 c->project = (struct project){ 0 };
-        if (r < 0 || !c->issue.id || !c->issue.execution_workspace_id)
+        /* Without an issue the workspace is the run's own, by the run's id. */
+        id = c->issue.id ? c->issue.execution_workspace_id : c->project.id ? t->run.id : NULL;
+        if (r < 0 || !id)
                 return MIN(r, 0);
-        r = execution_workspaces_get(db, c->issue.execution_workspace_id, t->op->arena,
-                                     &c->workspace, err);
+        r = execution_workspaces_get(db, id, t->op->arena, &c->workspace, err);
         if (r == ERR_NOT_FOUND)
                 err_clear(err);
         if (r == ERR_NOT_FOUND || (r >= 0 && (streq(c->workspace.status, "archived") ||
@@ -300,16 +302,22 @@ static int make_workspace(struct db *db, struct run_task *t, const char *environ
         struct run_choice *c = &t->choice;
         struct execution_workspace *w = &c->workspace;
         struct issue seen = c->issue;
+        struct execution_workspace ended;
         int64_t now = clock_now_us();
+        const char *id;
         bool is_named;
         struct plan p;
         int r = plan_workspace(db, t, &p, err);
 
         if (r < 0)
                 return r;
+        /* The run's own by its id, unless one of that id was archived meanwhile. */
+        id = c->issue.id || execution_workspaces_get(db, t->run.id, t->op->arena, &ended, NULL) >= 0
+                     ? arena_strdup(t->op->arena, uuid_new().s)
+                     : t->run.id;
         is_named = p.of.cwd && !streq(p.mode, MODE_AGENT); /* the project names the directory */
         *w = (struct execution_workspace){
-                .id = arena_strdup(t->op->arena, uuid_new().s),
+                .id = id,
                 .company_id = t->run.company_id,
                 .project_id = c->project.id,
                 .project_workspace_id = p.of.id,

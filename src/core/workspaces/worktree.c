@@ -3,6 +3,7 @@
 #include "core/workspaces/worktree.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -161,6 +162,16 @@ static bool is_there(struct op *op, const struct execution_workspace *w)
         return access(arena_printf(op->arena, "%s/.git", w->worktree_path), F_OK) == 0;
 }
 
+/* Write down where the worktree is; NULL: nowhere. */
+static int note_path(const struct worktree_job *j, const char *path, struct err *err)
+{
+        size_t len = path ? strlen(path) : 0;
+
+        if (ftruncate(j->lock, 0) < 0 || pwrite(j->lock, path, len, 0) != (ssize_t)len)
+                return err_sys(err, ERR_IO, errno, "write down where a worktree is");
+        return 0;
+}
+
 int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_workspace *w,
                     struct err *err)
 {
@@ -170,6 +181,8 @@ int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_wo
         struct worktree_job j;
         int r = worktree_job_begin(op, rt, w, &j, err);
 
+        if (r >= 0)
+                r = note_path(&j, w->worktree_path, err);
         FAULT("worktree.make.before");
         if (r >= 0 && !is_there(op, w)) {
                 r = workspace_remove_dir(op, arena_printf(op->arena, "%s.making", w->worktree_path),
@@ -183,6 +196,8 @@ int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_wo
                 if (r >= 0)
                         r = git_worktree_make(op, &j.git, err);
                 (void)workspace_remove_dir(op, j.git.scratch, NULL);
+                if (r < 0 && !is_there(op, w))
+                        (void)note_path(&j, NULL, NULL);
         }
         FAULT("worktree.make.after");
         worktree_job_end(&j);
@@ -269,4 +284,134 @@ int worktree_sweep(struct op *op, struct runtime *rt, struct err *err)
                 }
         }
         return MIN(r, 0);
+}
+
+/* -- A company's ------------------------------------------------------------------------------- */
+
+struct worktree_rows {
+        struct arena *arena;
+        struct execution_workspace *at;
+        size_t n, room;
+};
+
+static int collect_worktree(void *ctx, const struct execution_workspace *row)
+{
+        struct worktree_rows *all = ctx;
+
+        if (worktree_is(row)) {
+                all->at = arena_more(all->arena, all->at, all->n, &all->room, sizeof(*all->at));
+                all->at[all->n++] = *row;
+        }
+        return 0;
+}
+
+/* What would be lost with the directory; NULL: nothing. ERR_BUSY and ERR_CANCELLED. */
+static int find_loss(struct op *op, struct runtime *rt, const struct execution_workspace *w,
+                     const char **ret, struct err *err)
+{
+        struct git_worktree_state state;
+        struct git_report report;
+        int r;
+
+        *ret = NULL;
+        if (!is_there(op, w))
+                return 0;
+        r = worktree_publish(op, rt, w, &report, err);
+        if (r >= 0)
+                r = worktree_look(op, rt, w, &state, err);
+        if (r == ERR_BUSY || r == ERR_CANCELLED)
+                return r;
+        if (r < 0) {
+                *ret = arena_strdup(op->arena, err->msg);
+                err_clear(err);
+        } else if (state.modified > 0 || state.untracked > 0) {
+                *ret = "it has files that are in no commit";
+        } else if (state.tip && !state.is_published) {
+                *ret = "it has commits that the project's repository does not have";
+        }
+        return 0;
+}
+
+int worktree_drop_all(struct op *op, struct runtime *rt, const char *company_id, struct err *err)
+{
+        const struct execution_workspace_filter any = { 0 };
+        struct worktree_rows all = { .arena = op->arena };
+        CLEAN(store_read_end) struct db *db = NULL;
+        const char *loss;
+        int r = store_read_begin(op, rt->store, &db, err);
+
+        if (r >= 0)
+                r = execution_workspaces_list(db, company_id, &any, op->arena, collect_worktree,
+                                              &all, err);
+        store_read_end(&db);
+        for (size_t i = 0; r >= 0 && i < all.n; i++) {
+                r = find_loss(op, rt, &all.at[i], &loss, err);
+                if (r >= 0 && loss)
+                        log_warn("a worktree of a company that is deleted stays",
+                                 LOG_S("path", all.at[i].worktree_path), LOG_S("reason", loss));
+                else if (r >= 0)
+                        r = worktree_remove(op, rt, &all.at[i], err);
+        }
+        return r;
+}
+
+/* -- Rows and directories ---------------------------------------------------------------------- */
+
+/* The worktree that a lock says; NULL: none, or somebody is working on it. */
+static const char *path_of_lock(struct op *op, int dir, const char *name)
+{
+        CLEAN(cleanup_fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        char path[PATH_MAX];
+        ssize_t n = fd < 0 ? -1 : pread(fd, path, sizeof(path) - 1, 0);
+
+        if (n <= 0 || path[0] != '/' || flock(fd, LOCK_SH | LOCK_NB) < 0)
+                return NULL;
+        return arena_strndup(op->arena, path, (size_t)n);
+}
+
+static int survey_lock(struct op *op, struct runtime *rt, int dir, const char *name,
+                       worktree_survey_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        const char *id = arena_strndup(op->arena, name, strcspn(name, "."));
+        const char *path = uuid_is_valid(id) ? path_of_lock(op, dir, name) : NULL;
+        struct execution_workspace w = { 0 };
+        bool was_there;
+        int r;
+
+        if (!path)
+                return 0;
+        was_there = access(path, F_OK) == 0;
+        r = store_read_begin(op, rt->store, &db, err);
+        if (r >= 0)
+                r = execution_workspaces_get(db, id, op->arena, &w, err);
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        else if (r < 0)
+                return r;
+        /* Looked at before and after the row was read: what was made or removed meanwhile is
+         * neither. A worktree that is being made again has its lock taken. */
+        if (!w.worktree_path && was_there && access(path, F_OK) == 0)
+                fn(ctx, false, id, path);
+        else if (w.worktree_path && !streq(w.status, "archived") && !was_there &&
+                 access(path, F_OK) < 0 && path_of_lock(op, dir, name))
+                fn(ctx, true, id, path);
+        return 0;
+}
+
+int worktree_survey(struct op *op, struct runtime *rt, worktree_survey_fn fn, void *ctx,
+                    struct err *err)
+{
+        const char *path = arena_printf(op->arena, "%s/worktrees", rt->data_dir);
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        int r = 0;
+
+        if (!dir)
+                return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "list %s", path);
+        while (r >= 0 && (entry = readdir(dir)))
+                if (streq(entry->d_name + strcspn(entry->d_name, "."), ".lock"))
+                        r = survey_lock(op, rt, dirfd(dir), entry->d_name, fn, ctx, err);
+        closedir(dir);
+        return r;
 }

@@ -6,7 +6,9 @@
  * the next run or the sweeper. A worktree of an archived workspace is to be removed; it is archived
  * only when nothing is lost by that.
  *
- * One operation at a time on each; ERR_BUSY for others, which pass. Operation threads. */
+ * One operation at a time on each; ERR_BUSY for others, which pass. The lock,
+ * <data>/worktrees/<id>.lock, says where the worktree is, from before it is made until after it is
+ * removed: it is found even when its row is gone. Operation threads. */
 #pragma once
 
 #include "core/runtime.h"
@@ -33,5 +35,12 @@ int worktree_publish(struct op *op, struct runtime *rt, const struct execution_w
 /* 1, or 0 when its directory is not there. */
 int worktree_look(struct op *op, struct runtime *rt, const struct execution_workspace *w,
                   struct git_worktree_state *ret, struct err *err);
+/* Those of a company that is deleted: commits come home, and the directory is removed unless
+ * something would be lost with it. What stays has no row, and worktree_survey() finds it. */
+int worktree_drop_all(struct op *op, struct runtime *rt, const char *company_id, struct err *err);
+/* Directories that no row names, and rows whose directory is gone (is_missing). */
+typedef void (*worktree_survey_fn)(void *ctx, bool is_missing, const char *id, const char *path);
+int worktree_survey(struct op *op, struct runtime *rt, worktree_survey_fn fn, void *ctx,
+                    struct err *err);
 /* Remove those of archived workspaces. */
 int worktree_sweep(struct op *op, struct runtime *rt, struct err *err);
