@@ -134,12 +134,16 @@ static int check_acquire(struct call *c, struct lease_request *req, struct err *
                 arena_strdup(a, check_string(&k, "executionWorkspaceMode", CHECK_NULLABLE, 1, 64));
         req->agent_id = arena_strdup(a, check_uuid(&k, "agentId", CHECK_NULLABLE));
         req->adapter_type = arena_strdup(a, check_string(&k, "adapterType", CHECK_NULLABLE, 1, 64));
+        req->requested_cwd =
+                arena_strdup(a, check_string(&k, "requestedCwd", CHECK_NULLABLE, 1, 4096));
+        req->workspace_settings = check_record(&k, "executionWorkspaceSettings", CHECK_NULLABLE);
         req->ttl_ms = check_int(&k, "ttlMs", CHECK_OPTIONAL, 1, TTL_MAX_MS, NULL);
         req->idempotency_key =
                 arena_strdup(a, check_string(&k, "idempotencyKey", CHECK_OPTIONAL, 1, 255));
         check_unknown(&k, (const char *[]){ "heartbeatRunId", "issueId", "executionWorkspaceId",
                                             "executionWorkspaceMode", "agentId", "adapterType",
-                                            "ttlMs", "idempotencyKey", NULL });
+                                            "requestedCwd", "executionWorkspaceSettings", "ttlMs",
+                                            "idempotencyKey", NULL });
         return check_end(&k, err);
 }
 

@@ -1,10 +1,12 @@
 """What newer providers are told, and what they may take their time for."""
 
 import json
+import os
 import threading
 
 from berthtest import SOURCE, ident, wait_until
 from providertest import KEY, RUN, ProviderTest
+import runtest
 
 RUN2 = "44444444-4444-4444-8444-444444444444"
 AGENT, WORKSPACE, ISSUE, ISSUE2 = (f"{n}0000000-0000-4000-8000-000000000000" for n in "5678")
@@ -19,7 +21,8 @@ class NewerTest(ProviderTest):
     # Kubernetes chooses its image by adapterType, Daytona reuses by agentId and executionWorkspaceId.
     def test_whom_a_place_is_for(self):
         env = self.sandbox(reuseLease=True)
-        holder = {"agentId": AGENT, "adapterType": "claude_local", "executionWorkspaceId": WORKSPACE}
+        holder = {"agentId": AGENT, "adapterType": "claude_local", "executionWorkspaceId": WORKSPACE,
+                  "requestedCwd": "/srv/repo", "executionWorkspaceSettings": {"mode": "isolated_workspace"}}
         first = self.take(env, heartbeatRunId=RUN, issueId=ISSUE, executionWorkspaceMode="isolated_workspace", **holder)
         asked = self.provider.calls("environmentAcquireLease")[0]
         self.assertEqual({name: asked[name] for name in (*holder, "issueId", "runId", "workspaceMode")},
@@ -36,6 +39,18 @@ class NewerTest(ProviderTest):
         # the image of one adapter does not serve another
         third = self.take(env, heartbeatRunId=RUN, **{**holder, "adapterType": "codex_local"})
         self.assertNotEqual(third["providerLeaseId"], first["providerLeaseId"])
+
+    # 2026.916.1: a provider stops what is left there instead of waiting for it
+    def test_work_that_is_cut_short(self):
+        for destroy in (True, False):
+            lease = self.take(self.machine() if destroy else self.sandbox(), heartbeatRunId=RUN)
+            if destroy:
+                self.ok("POST", f"/api/environment-leases/{lease['id']}/destroy")
+            else:
+                self.release(lease)
+        (destroyed,) = self.provider.calls("environmentDestroyLease")
+        (released,) = self.provider.calls("environmentReleaseLease")
+        self.assertEqual((destroyed["cancelActiveWork"], released.get("cancelActiveWork")), (True, None))
 
     def test_until_when_it_is_wanted(self):
         lease = self.take(self.sandbox(), ttlMs=60000)
@@ -139,3 +154,30 @@ class RunTest(ProviderTest):
                          [(agent["id"], "process", run) for run in runs])
         # exe.dev names its machines by them
         self.assertNotEqual(runs[0][:8], runs[1][:8])
+
+
+class RunThereTest(runtest.RunTest):
+    daemon_env = {**runtest.RunTest.daemon_env, "BERTH_PLUGIN_BOX": "off"}
+
+    def test_a_run(self):
+        """A run says where and how its work is to be done; what the daemon runs beside it is not part of its session."""
+        provider = ProviderTest.install_provider(self, SOURCE / "test" / "workers" / "runner.py")
+        env = self.environment(self.acme, name="acme", driver="sandbox", config={"provider": "acme", "image": "i"})
+        cwd = provider.dir / "there"
+        cwd.mkdir()
+        os.chown(cwd, provider.dir.stat().st_uid, -1)  # the worker's user
+        provider.behave(AcquireLease={"more": {"metadata": {"remoteCwd": str(cwd)}}})
+        issue = self.provisioned_issue(env, "echo ready > ready")
+        self.edit("UPDATE issues SET execution_workspace_settings = ? WHERE id = ?",
+                  (json.dumps({"mode": "shared_workspace"}), issue["id"]))
+        run = self.finished(self.wake(self.runner("cat ready"), payload={"issueId": issue["id"]}))
+        self.assertEqual(run["status"], "succeeded", run["error"])
+        (asked,) = provider.calls("environmentAcquireLease")
+        self.assertEqual((asked["requestedCwd"], asked["executionWorkspaceSettings"]),
+                         (str(self.work), {"mode": "shared_workspace"}))
+        calls = provider.calls("environmentExecute")
+        own = [c for c in calls if c["command"] == "/bin/sh"]
+        self.assertEqual([c.get("bypassSession") for c in own], [None])
+        beside = [c for c in calls if c not in own]
+        self.assertEqual({c.get("bypassSession") for c in beside}, {True})
+        self.assertEqual(len([c for c in beside if "echo ready > ready" in " ".join(c["args"])]), 1)

@@ -92,6 +92,7 @@ struct exec_request {
          * told (berth-box/acp.c). NULL-terminated; NULL: it is not. */
         const char *const *acp;
 
+        bool is_helper;         /* the daemon's own, before or after the agent's work */
         bool is_single;         /* a runner takes it to its end: no terminal, all input at once */
         const char *const *env; /* NULL-terminated NAME=value, complete */
         /* Of another machine: the variables of its login, whose start-up files come before `env`;

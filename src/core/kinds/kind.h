@@ -46,8 +46,10 @@ struct lease_request {
         const char *execution_workspace_id;   /* NULL: none */
         const char *execution_workspace_mode; /* NULL: none */
         const char *agent_id, *adapter_type;  /* of the agent that works there; NULL: none */
-        const char *idempotency_key;          /* NULL: none */
-        int64_t ttl_ms;                       /* 0: none asked for */
+        const char *requested_cwd; /* the directory of the work, before it is brought; NULL: none */
+        const json_t *workspace_settings; /* of the issue, an object; NULL: none */
+        const char *idempotency_key;      /* NULL: none */
+        int64_t ttl_ms;                   /* 0: none asked for */
 };
 
 /* The place that a request needs, before anything happens. In the operation's arena. */

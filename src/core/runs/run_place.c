@@ -64,10 +64,16 @@ int run_acquire(struct run_task *t, struct err *err)
                 .execution_workspace_mode = t->choice.mode,
                 .agent_id = t->agent.id,
                 .adapter_type = t->agent.adapter_type,
+                .requested_cwd = t->choice.workspace.cwd,
         };
         const struct environment *env = &t->choice.env;
         int r;
 
+        if (!req.requested_cwd)
+                req.requested_cwd = json_get_string(t->config, "cwd");
+        if (t->choice.issue.execution_workspace_settings)
+                req.workspace_settings =
+                        run_parse(t->op->arena, t->choice.issue.execution_workspace_settings);
         /* A command that has to run elsewhere must not run on this machine instead. */
         if (!is_local(t) && !adapter_is_remote_capable(t->agent.adapter_type)) {
                 t->failure_code = "unsupported_adapter_environment";

@@ -85,6 +85,7 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
         size_t max;
         int r = lease_kind(rt, record, &kind, err);
 
+        req->is_helper = true;
         if (r >= 0)
                 r = exec_prepare(op, rt, kind, record, req, err);
         if (r >= 0)

@@ -181,6 +181,8 @@ static int execute_begin(struct runtime *rt, const struct execution *row,
         };
 
         set_env(execute->params, req->env);
+        if (req->is_helper)
+                json_object_set_new(execute->params, "bypassSession", json_true());
         log_debug("plugin call", LOG_S("plugin", call.plugin_id), LOG_S("method", call.method),
                   LOG_I("limit_ms", execute->limit_ms));
         return plugin_call_begin(plugin_registry_host(rt->plugins), &call, done, ctx, ret_call,

@@ -145,11 +145,15 @@ static void add_holder(json_t *params, const struct lease_request *req)
                 { "agentId", req->agent_id },
                 { "executionWorkspaceId", req->execution_workspace_id },
                 { "adapterType", req->adapter_type },
+                { "requestedCwd", req->requested_cwd },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(members); i++)
                 if (members[i].value)
                         json_object_set_new(params, members[i].name, json_string(members[i].value));
+        if (req->workspace_settings)
+                json_object_set(params, "executionWorkspaceSettings",
+                                (json_t *)req->workspace_settings);
 }
 
 static json_t *acquire_params(const struct lease_request *req)
@@ -291,6 +295,9 @@ static int ask_about(struct op *op, struct runtime *rt, const struct place *plac
                 if (req->run_id)
                         json_object_set_new(q.take_params, "runId", json_string(req->run_id));
                 add_holder(q.take_params, req);
+        } else if (streq(method, DESTROY)) {
+                /* Our own commands there have ended: what is left is not worth waiting for. */
+                json_object_set_new(q.take_params, "cancelActiveWork", json_true());
         }
         return plugin_request(op, rt, &q, ret, err);
 }
