@@ -266,12 +266,12 @@ static int64_t read_fraction(const char *at, size_t len)
 /* Pieces come in order, and end where 64 bits do not. */
 static bool add_data(struct tar_reader *r, uint64_t offset, uint64_t len)
 {
-        const struct tar_data *last = r->n_data ? &r->data[r->n_data - 1] : NULL;
+        const struct tar_data *last = r->data && r->n_data ? &r->data[r->n_data - 1] : NULL;
 
         if (r->n_data >= TAR_MAX_DATA || offset > TREE_MAX_SIZE || len > TREE_MAX_SIZE ||
             (last && offset < last->offset + last->len))
                 return false;
-        if (r->n_data == r->data_room) {
+        if (!r->data || r->n_data == r->data_room) {
                 r->data_room = MAX(2 * r->data_room, (size_t)16);
                 r->data = xrealloc(r->data, r->data_room * sizeof(*r->data));
         }

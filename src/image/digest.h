@@ -24,7 +24,7 @@ static inline void digest_end(struct digest *d, char ret[IMAGE_DIGEST_SIZE])
         uint8_t hash[crypto_hash_sha256_BYTES];
 
         (void)crypto_hash_sha256_final(&d->state, hash);
-        memcpy(ret, "sha256:", 7);
+        memcpy(ret, "sha256:", sizeof("sha256:"));
         (void)sodium_bin2hex(ret + 7, IMAGE_DIGEST_SIZE - 7, hash, sizeof(hash));
 }
 

@@ -80,7 +80,8 @@ static bool is_tag(struct part p)
         if (p.len == 0 || p.len >= IMAGE_TAG_SIZE || p.at[0] == '.' || p.at[0] == '-')
                 return false;
         for (size_t i = 0; i < p.len; i++)
-                if (!isalnum((unsigned char)p.at[i]) && !memchr("_.-", p.at[i], 3))
+                if (!isalnum((unsigned char)p.at[i]) && p.at[i] != '_' && p.at[i] != '.' &&
+                    p.at[i] != '-')
                         return false;
         return true;
 }

@@ -70,49 +70,47 @@ struct place {
 struct fetch {
         struct registry *r;
         struct op *op;
-        const char *path; /* "manifests/latest" */
-        bool is_manifest;
+        const char *path;   /* "manifests/latest" */
         const char *digest; /* NULL: whatever comes */
-        uint64_t size;      /* of content with a digest; 0 and `any_size`: not known */
-        bool any_size;
-        int fd;          /* -1: into `body` */
-        struct buf body; /* bounded */
-        uint64_t have;
+        uint64_t size;      /* unless `any_size` */
+        uint64_t have;      /* of the content; in `fd`, or in `body`, which is bounded */
         struct digest hash;
+        struct buf body;
+        int fd; /* -1: none */
+        bool is_manifest, any_size;
         bool resumed; /* `have` began with bytes of an earlier attempt */
+        bool finished;
 
         /* of the attempt */
+        bool active;
+        bool may_be_private; /* the rules name the host */
+        bool sends_rights;
+        bool began; /* its body is content, and the first byte has come */
+        bool too_large;
+        bool has_range;
+        bool asked_for_rights; /* in this attempt or the one before */
+        int write_error;
         size_t endpoint;
         char *url; /* of the redirect that is followed; NULL: the endpoint's own */
         CURL *easy;
         struct curl_slist *headers;
-        bool active, finished;
-        bool may_be_private; /* the rules name the host of this attempt */
-        bool sends_rights;
-        bool began; /* its body is content, and the first byte has come */
-        bool too_large;
-        int write_error;
-        char refused[PRIVATE_HOST_TEXT];
-        const char *refusal;
-        char content_type[128];
+        const char *refusal; /* what kind of address `refused` is, which was not connected to */
         uint64_t range_from;
-        bool has_range;
         int64_t retry_after_s; /* -1: not said */
+        struct buf said;       /* the body of an error */
         struct challenge challenge;
-        struct buf said;
+        char refused[PRIVATE_HOST_TEXT];
+        char content_type[128];
 
-        /* over all attempts */
+        /* over all attempts at this endpoint */
         unsigned tries, redirects;
         uint64_t have_at_try;
-        bool asked_for_rights;
         int64_t not_before_ms;
+        struct err err; /* why it failed */
 
-        /* progress */
         const struct registry_progress *progress;
         size_t number;
         int64_t told_ms;
-
-        struct err err; /* why it failed at the last endpoint */
 };
 
 /* Life */

@@ -105,10 +105,7 @@ static void add(struct buf *b, const struct entry *e)
         h[156] = (uint8_t)e->type;
         if (e->target)
                 memcpy(h + 157, e->target, strnlen(e->target, 100));
-        memcpy(h + 257,
-               "ustar\0"
-               "00",
-               8);
+        memcpy(h + 257, (const char[8]){ "ustar" }, 8);
         put_sum(h);
         buf_append(b, h, sizeof(h));
         buf_append(b, e->content ? e->content : "", size);
@@ -164,15 +161,14 @@ static void list(struct buf *out, int at, const char *prefix)
                         continue;
                 }
                 assert_int_equal(fstatat(at, found[i]->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
-                snprintf(path, sizeof(path), "%s%s", prefix, found[i]->d_name);
-                buf_appendf(out, "%s%s", out->len ? " " : "", path);
+                snprintf(path, sizeof(path), "%s%s/", prefix, found[i]->d_name);
+                buf_appendf(out, "%s%s%s", out->len ? " " : "", prefix, found[i]->d_name);
                 if (S_ISDIR(st.st_mode)) {
                         CLEAN(cleanup_fd)
                         int fd = openat(at, found[i]->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
                         buf_puts(out,
                                  fgetxattr(fd, "user.overlay.opaque", text, 8) == 1 ? "/*" : "/");
-                        strcat(path, "/");
                         list(out, fd, path);
                 } else if (S_ISLNK(st.st_mode)) {
                         assert_true(readlinkat(at, found[i]->d_name, text, 255) > 0);
@@ -560,7 +556,7 @@ static void test_sparse(void **state)
                         struct entry e = { '0', "GNUSparseFile.0/f", NULL, NULL, 0, 0 };
                         uint8_t *h;
 
-                        memcpy(map + TAR_BLOCK, "headtail", 8);
+                        snprintf(map + TAR_BLOCK, 9, "headtail");
                         add(&b, &e);
                         h = (uint8_t *)b.data + b.len - TAR_BLOCK;
                         put_number(h + 124, 12, TAR_BLOCK + 8);
