@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (image_ref_parse(text, &ref, NULL) == 0) {
                 image_ref_format(&ref, whole);
                 check_text(whole);
-                if (strstr(whole, "..") || strstr(whole, "//") ||
+                if (strstr(ref.repository, "..") || strstr(whole, "/.") || strstr(whole, "//") ||
                     strlen(whole) + 1 == sizeof(whole) ||
                     image_ref_parse(whole, &again, NULL) < 0 ||
                     memcmp(&ref, &again, sizeof(ref)) != 0)

@@ -591,6 +591,36 @@ static void test_sparse(void **state)
         }
 }
 
+/* A map that does not fit the bytes that follow: too much, too little, out of order, past the end.
+ */
+static void test_sparse_lies(void **state)
+{
+        static const struct {
+                uint64_t at[2], len[2], size;
+        } maps[] = { { { 0, 100 }, { 4, 5 }, 8192 }, { { 0, 100 }, { 4, 3 }, 8192 },
+                     { { 100, 0 }, { 4, 4 }, 8192 }, { { 0, 3 }, { 4, 4 }, 8192 },
+                     { { 0, 100 }, { 4, 4 }, 103 },  { { 0, 0777777777777 }, { 4, 4 }, 8192 } };
+        struct world *w = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(maps); i++) {
+                CLEAN(buf_done) struct buf b = BUF_INIT;
+                struct layer_result result;
+                uint8_t *h;
+
+                add(&b, &(struct entry){ 'S', "f", NULL, "headtail", 0, 0 });
+                h = (uint8_t *)b.data;
+                for (size_t k = 0; k < 2; k++) {
+                        put_number(h + 386 + 24 * k, 12, maps[i].at[k]);
+                        put_number(h + 398 + 24 * k, 12, maps[i].len[k]);
+                }
+                put_number(h + 483, 12, maps[i].size);
+                put_sum(h);
+                tar_end(&b);
+                assert_int_equal(unpack(w, &b, spec_of(w, LAYER_OVERLAY), &result, NULL),
+                                 ERR_INVALID);
+        }
+}
+
 /* Sizes that a few bytes claim, and each limit at the limit and one past it. */
 static void test_limits(void **state)
 {
@@ -747,6 +777,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_modes_owners_times, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_xattrs, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_sparse, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_sparse_lies, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_compression, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_bomb, set_up, tear_down),
