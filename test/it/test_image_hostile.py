@@ -196,6 +196,12 @@ class PlacesTest(ImageTest):
         self.assertEqual(self.other.seen[1][1]["Authorization"], "Basic " + base64.b64encode(b"ann:pass").decode())
         self.pulled(self.reg, rules=self.both, token="identity/token")
         self.assertIn("refresh_token=identity%2Ftoken", self.other.seen[2][2].body)
+        self.other.paths["/there"] = self.reg.paths[self.big]
+        needs = self.reg.rules["*"]
+        self.reg.rules[self.big] = lambda h, n: needs(h, n) is not False or h.send(
+            307, headers={"Location": f"http://{self.other.host}/there"})
+        self.pulled(self.reg, rules=self.both)
+        self.assertNotIn("Authorization", self.other.asked("/there")[0])
         for wrong, code in ((b"{}", "provider"), (b'{"token": "a\\r\\nX: y"}', "provider"), (b"no", "provider")):
             self.other.paths["/token"] = wrong
             self.refused(code, "no token", answer=self.pull(self.reg, rules=self.both))
