@@ -386,12 +386,9 @@ static int apply_opaque(struct unpack *u, int at, const char *dir, struct err *e
         size_t len = strlen(dir);
 
         u->result.whiteouts++;
-        if (u->spec->form == LAYER_OVERLAY) {
-                if (*dir)
-                        return set_opaque(u, at, err);
-                u->result.hides_all = true; /* an overlay does not read the mark there */
-                return 0;
-        }
+        if (u->spec->form == LAYER_OVERLAY)
+                return *dir ? set_opaque(u, at, err)
+                            : refuse(u, err, "hides all layers below, which an overlay cannot");
         memcpy(path, dir, len + 1);
         CLEAN(cleanup_fd) int own = fcntl(at, F_DUPFD_CLOEXEC, 3); /* the cached one may go */
         return own < 0 ? failed(u, err, "open the directory of")

@@ -17,7 +17,8 @@
  *   xattrs          "user." is kept, except "user.overlay."; all others are dropped:
  *                   capabilities have no effect under nosuid, and the rest would steer the kernel
  *   whiteouts       see enum layer_form. They hide what lower layers have, never what this layer
- *                   itself has, whatever the order
+ *                   itself has, whatever the order. An opaque root is refused for overlays, which
+ * do not look for it there: what it hides would be seen
  *
  * On failure the directory has some of the layer: the caller removes it (layer_remove()).
  * Files are not synced: syncfs() before the rename that makes them count.
@@ -78,9 +79,6 @@ struct layer_result {
         uint64_t bytes;                              /* of files, as ls shows them */
         uint64_t entries;                            /* made */
         uint64_t devices, setids, xattrs, whiteouts; /* dropped, dropped, dropped, applied */
-        /* LAYER_OVERLAY: the root itself is opaque, which overlays do not look for. The layers
-         * below are to be left out. */
-        bool hides_all;
 };
 
 /* ERR_INVALID: a hostile or broken archive, with the name of the entry. ERR_TOO_LARGE: a limit.

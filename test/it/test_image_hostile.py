@@ -222,6 +222,7 @@ class PlacesTest(ImageTest):
         self.pulled(self.reg, rules=rules)
         mirror.rules["*"] = lambda h, n: h.send(401, headers={"WWW-Authenticate": "Basic"})
         self.pulled(self.reg, rules=rules, user="ann", password="pass")
+        self.assertTrue(all("Authorization" not in headers for _, headers, _ in mirror.seen))
 
     def test_credentials_of_docker(self):
         """config.json: entries, and the programs that it names."""

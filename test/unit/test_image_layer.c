@@ -333,6 +333,7 @@ static const struct hostile {
           0,
           "d/* d/g=y f=x" },
         { "beneath what is hidden", { WH(".wh.d"), FILE_("d/g", "y") }, 0, "d/* d/g=y" },
+        { "an opaque root", { WH(".wh..wh..opq") }, ERR_INVALID, "hides all layers" },
         { "a file becomes a directory", { FILE_("a", "x"), DIR("a") }, 0, "a/" },
 };
 
