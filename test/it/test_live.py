@@ -198,9 +198,11 @@ class Slow(LiveTest):
         self.assertEqual([e["payload"]["entityId"] for e in seen], made)
         if memory_tells():
             self.assertLess(self.daemon.rss_kb() - before, 64 << 10)
-        got = [slow.next()]
-        while got[-1]["id"] != seen[-1]["id"]:
+        got = []
+        while not got or got[-1]["id"] != seen[-1]["id"]:
             got.append(slow.next())
+            if got[-1] is None and not memory_tells():
+                self.skipTest("filling the ring took so long under a sanitizer that the client was cut off")
         at = [e["type"] for e in got].index("missed")
         self.assertEqual([e["type"] for e in got].count("missed"), 1)
         missed = got[at]["payload"]
