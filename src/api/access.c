@@ -360,6 +360,7 @@ static int show_member(void *ctx, const struct membership *m)
         jw_kstring(w, "principalId", m->principal_id);
         jw_kstring(w, "membershipRole", m->role);
         jw_kstring(w, "status", m->status);
+        jw_knull(w, "user"); /* Berth keeps no profiles */
         jw_key(w, "grants");
         jw_array(w);
         int r = grants_list(all->db, m->company_id, m->principal_type, m->principal_id,

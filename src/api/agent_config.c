@@ -377,9 +377,22 @@ static int reset_session(struct call *c, struct err *err)
         return r;
 }
 
+struct sessions {
+        struct jw *w;
+        const struct agent *agent;
+};
+
 static int show_session(void *ctx, const struct agent_task_session *row)
 {
-        encode_row(ctx, &agent_task_session_table, row);
+        const struct sessions *s = ctx;
+        CLEAN(cleanup_free) char *id = xasprintf("%s:%s", row->agent_id, row->task_key);
+
+        jw_object(s->w);
+        jw_kstring(s->w, "id", id);
+        jw_kstring(s->w, "companyId", s->agent->company_id);
+        encode_members(s->w, &agent_task_session_table, row);
+        jw_ktime(s->w, "createdAt", row->created_at);
+        jw_object_end(s->w);
         return 0;
 }
 
@@ -388,13 +401,16 @@ static int list_sessions(struct call *c, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct agent g;
+        struct sessions s = { .agent = &g };
         int r = access_board(&c->actor, err);
 
         if (r >= 0)
                 r = read_managed(c, &db, &g, err);
-        return r < 0 ? r
-                     : call_list_end(c, agent_task_sessions_list(db, g.id, c->op->arena,
-                                                                 show_session, call_list(c), err));
+        if (r < 0)
+                return r;
+        s.w = call_list(c);
+        return call_list_end(
+                c, agent_task_sessions_list(db, g.id, c->op->arena, show_session, &s, err));
 }
 
 const struct route routes_agent_config[] = {

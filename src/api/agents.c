@@ -191,6 +191,7 @@ static int create_agent_key(struct call *c, struct err *err)
                 jw_object(w);
                 jw_kstring(w, "id", key.id);
                 jw_kstring(w, "name", key.name);
+                jw_kraw(w, "scope", "{\"kind\":\"standard\"}");
                 jw_kstring(w, "token", token);
                 jw_ktime(w, "createdAt", key.created_at);
                 jw_object_end(w);

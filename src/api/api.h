@@ -13,6 +13,7 @@
 #include "core/access/access.h"
 #include "net/http_server.h"
 #include "rt/pool.h"
+#include "store/workspaces.h"
 
 #define CALL_MAX_PARAMS 4
 #define CALL_MAX_FIELDS 8
@@ -193,6 +194,11 @@ struct jw *call_json(struct call *c);
  */
 struct jw *call_list(struct call *c);
 int call_list_end(struct call *c, int r);
+/* Answer with the workspaces that `list` finds for the first parameter, as operations. */
+int answer_operations(struct call *c,
+                      int (*list)(struct op *op, struct runtime *rt, const char *id,
+                                  workspace_row_fn fn, void *ctx, struct err *err),
+                      struct err *err);
 /* {"ok":true}, unless r is an error. */
 int call_ended(struct call *c, int r);
 /* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. A list of all rows is

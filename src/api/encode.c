@@ -75,6 +75,10 @@ void encode_company(struct jw *w, const struct company *c)
         jw_knull(w, "feedbackDataSharingTermsVersion");
         jw_knull(w, "logoAssetId");
         jw_knull(w, "logoUrl");
+        jw_knull(w, "pauseReason");
+        jw_knull(w, "pausedAt");
+        jw_knull(w, "defaultResponsibleUserId");
+        jw_kraw(w, "interactionResolverGovernance", "{}");
         jw_object_end(w);
 }
 
@@ -91,6 +95,7 @@ void encode_environment(struct jw *w, const struct runtime *rt, const struct env
         encode_members(w, &environment_table, &shown);
         jw_kbool(w, "isolated", kind_is_isolated(rt, e->driver));
         jw_kstring(w, "isolation", kind_isolation(rt, e->driver));
+        jw_kraw(w, "envVars", "{}"); /* variables are the project's and the agent's */
         if (redacted) {
                 jw_kbool(w, "configRedacted", true);
                 jw_kbool(w, "metadataRedacted", true);

@@ -45,6 +45,4 @@ void encode_issue_context(struct jw *w, const struct issue_detail *d);
 void encode_issue_task(struct jw *w, const struct issue_task *t);
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body);
 void encode_execution_workspace(struct jw *w, const struct execution_workspace *e);
-/* For lists: ctx is the struct jw. */
-int show_workspace_operation(void *ctx, const struct workspace_row *row);
 void encode_activity(struct jw *w, const struct activity *a);

@@ -7,6 +7,10 @@ static void issue_members(struct jw *w, const struct issue *i)
         jw_knull(w, "goalId");
         jw_kraw(w, "labels", "[]");
         jw_kraw(w, "labelIds", "[]");
+        jw_knull(w, "assigneeAdapterOverrides");
+        jw_knull(w, "executionAgentNameKey");
+        jw_knull(w, "responsibleUserId");
+        jw_knull(w, "reviewPolicy");
 }
 
 void encode_issue(struct jw *w, const struct issue *i)
@@ -209,6 +213,9 @@ void encode_document(struct jw *w, const struct issue_document *d, bool with_bod
 {
         jw_object(w);
         encode_members(w, &issue_document_table, d);
+        jw_knull(w, "lockedAt"); /* Berth locks none */
+        jw_knull(w, "lockedByAgentId");
+        jw_knull(w, "lockedByUserId");
         if (with_body)
                 jw_kstring(w, "body", d->body);
         jw_object_end(w);

@@ -87,6 +87,7 @@ static void run_constants(struct jw *w, const struct run *r)
         jw_knull(w, "issueCommentSatisfiedByCommentId");
         jw_knull(w, "issueCommentRetryQueuedAt");
         jw_knull(w, "nextAction");
+        jw_knull(w, "responsibleUserId");
 }
 
 static void run_members(struct jw *w, const struct run *r, bool full)

@@ -10,6 +10,7 @@ void encode_execution_workspace(struct jw *w, const struct execution_workspace *
         jw_object(w);
         encode_members(w, &execution_workspace_table, e);
         jw_kvalue(w, "config", config);
+        jw_kstring(w, "deliveryState", "unknown"); /* git is asked for close-readiness only */
         jw_key(w, "runtimeServices");
         jw_array(w);
         jw_array_end(w);
@@ -244,17 +245,41 @@ static const char *operation_status(const struct workspace_row *row)
         return row->cwd ? "succeeded" : "failed";
 }
 
-int show_workspace_operation(void *ctx, const struct workspace_row *row)
+struct operations {
+        struct arena *arena;
+        struct workspace_row *at;
+        size_t n, room;
+};
+
+static int collect_operation(void *ctx, const struct workspace_row *row)
 {
-        struct jw *w = ctx;
+        struct operations *all = ctx;
+
+        all->at = arena_more(all->arena, all->at, all->n, &all->room, sizeof(*all->at));
+        all->at[all->n++] = *row;
+        return 0;
+}
+
+static void encode_operation(struct jw *w, const struct workspace_row *row,
+                             const struct lease *lease)
+{
+        static const char *const without[] = { "command",       "exitCode",     "logStore",
+                                               "logRef",        "logBytes",     "logSha256",
+                                               "stdoutExcerpt", "stderrExcerpt" };
 
         jw_object(w);
         jw_kstring(w, "id", row->id);
         jw_kstring(w, "companyId", row->company_id);
         jw_kstring(w, "leaseId", row->lease_id);
+        jw_kstring(w, "executionWorkspaceId", lease->execution_workspace_id);
+        jw_kstring(w, "heartbeatRunId", lease->heartbeat_run_id);
+        jw_kstring(w, "issueId", lease->issue_id);
         jw_kstring(w, "phase", row->restored_at ? "workspace_restore" : "workspace_stage");
         jw_kstring(w, "status", operation_status(row));
         jw_kstring(w, "cwd", row->cwd);
+        for (size_t i = 0; i < ARRAY_LEN(without); i++) /* it is no command */
+                jw_knull(w, without[i]);
+        jw_kbool(w, "logCompressed", false);
         jw_key(w, "metadata");
         jw_object(w);
         jw_kstring(w, "way", row->way);
@@ -264,15 +289,42 @@ int show_workspace_operation(void *ctx, const struct workspace_row *row)
         jw_object_end(w);
         jw_ktime(w, "startedAt", row->created_at);
         jw_ktime(w, "finishedAt", row->restored_at);
+        jw_ktime(w, "createdAt", row->created_at);
+        jw_ktime(w, "updatedAt", row->updated_at);
         jw_object_end(w);
-        return 0;
+}
+
+int answer_operations(struct call *c,
+                      int (*list)(struct op *op, struct runtime *rt, const char *id,
+                                  workspace_row_fn fn, void *ctx, struct err *err),
+                      struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct operations all = { .arena = c->op->arena };
+        struct jw *w;
+        int r = list(c->op, c->rt, c->params[0], collect_operation, &all, err);
+
+        if (r >= 0)
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r < 0)
+                return r;
+        w = call_list(c);
+        for (size_t i = 0; r >= 0 && i < all.n; i++) {
+                struct lease lease = { 0 };
+
+                r = leases_get(db, all.at[i].lease_id, c->op->arena, &lease, err);
+                if (r == ERR_NOT_FOUND) { /* it went with its environment meanwhile */
+                        err_clear(err);
+                        r = 0;
+                }
+                encode_operation(w, &all.at[i], &lease);
+        }
+        return call_list_end(c, r);
 }
 
 static int list_operations(struct call *c, struct err *err)
 {
-        return call_list_end(c, execution_workspace_operations(c->op, c->rt, c->params[0],
-                                                               show_workspace_operation,
-                                                               call_list(c), err));
+        return answer_operations(c, execution_workspace_operations, err);
 }
 
 static int control_services(struct call *c, struct err *err)

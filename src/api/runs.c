@@ -279,8 +279,7 @@ static int list_run_issues(struct call *c, struct err *err)
 
 static int list_run_operations(struct call *c, struct err *err)
 {
-        return call_list_end(c, run_view_operations(c->op, c->rt, c->params[0],
-                                                    show_workspace_operation, call_list(c), err));
+        return answer_operations(c, run_view_operations, err);
 }
 
 /* A line of an operation's log, as a record of a run's log. */

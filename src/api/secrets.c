@@ -6,9 +6,25 @@
 #include "codec/check.h"
 #include "core/secrets/secret.h"
 
+/* Berth's secrets are a company's, never a user's own. */
+static void encode_scope(struct jw *w, const char *name)
+{
+        jw_kstring(w, name, "company");
+        jw_knull(w, "userSecretDefinitionId");
+}
+
+static void encode_secret(struct jw *w, const struct secret *secret)
+{
+        jw_object(w);
+        encode_members(w, &secret_table, secret);
+        encode_scope(w, "scope");
+        jw_knull(w, "ownerUserId");
+        jw_object_end(w);
+}
+
 static int show_secret(void *ctx, const struct secret *secret)
 {
-        encode_row(ctx, &secret_table, secret);
+        encode_secret(ctx, secret);
         return 0;
 }
 
@@ -21,7 +37,7 @@ static int list_secrets(struct call *c, struct err *err)
 static int answer_secret(struct call *c, int r, const struct secret *secret)
 {
         if (r >= 0)
-                encode_row(call_json(c), &secret_table, secret);
+                encode_secret(call_json(c), secret);
         return r;
 }
 
@@ -287,7 +303,14 @@ static int list_versions(struct call *c, struct err *err)
 
 static int show_event(void *ctx, const struct secret_event *event)
 {
-        encode_row(ctx, &secret_event_table, event);
+        jw_object(ctx);
+        encode_members(ctx, &secret_event_table, event);
+        encode_scope(ctx, "secretScope");
+        jw_knull(ctx, "responsibleUserId");
+        jw_knull(ctx, "credentialOwnerUserId");
+        jw_knull(ctx, "credentialSubjectType");
+        jw_knull(ctx, "credentialSubjectId");
+        jw_object_end(ctx);
         return 0;
 }
 

@@ -17,7 +17,8 @@ class CompaniesTest(BerthTest):
             "requireBoardApprovalForNewAgents": False, "feedbackDataSharingEnabled": False,
             "feedbackDataSharingConsentAt": None, "feedbackDataSharingConsentByUserId": None,
             "feedbackDataSharingTermsVersion": None, "brandColor": None, "defaultEnvironmentId": local["id"],
-            "logoAssetId": None, "logoUrl": None})
+            "logoAssetId": None, "logoUrl": None, "pauseReason": None, "pausedAt": None, "defaultResponsibleUserId": None,
+            "interactionResolverGovernance": {}})
         self.assertEqual(made["createdAt"], made["updatedAt"])
         self.assertEqual(self.ok("GET", f"/api/companies/{made['id']}"), made)
         self.assertEqual(self.ok("GET", "/api/companies"), [made])

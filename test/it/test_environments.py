@@ -35,7 +35,7 @@ class ReadingTest(EnvironmentsTest):
         made = self.environment(self.acme, name="box", driver="ssh", config=SSH, description="d",
                                 metadata={"a": [1]})
         self.assertEqual(set(made), {"id", "companyId", "name", "description", "driver", "status", "config",
-                                     "metadata", "createdAt", "updatedAt", "isolated", "isolation"})
+                                     "metadata", "createdAt", "updatedAt", "isolated", "isolation", "envVars"})
         self.assertEqual(uuid.UUID(made["id"]).version, 4)
         self.assertEqual(made["companyId"], self.acme["id"])
         self.assertEqual(made["config"], STORED_SSH)
