@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 import urllib.parse
 
+from escapetest import USER_ID, user_binary, why_not_as_user
 from imagetest import Image, Registry, layer
 from sandboxproto import small_root
 from sandboxtest import BERTH, SandboxTest, ident, wait_until
@@ -39,7 +40,20 @@ def entry(path, **more):
 
 
 class ImagesTest(SandboxTest):
+    as_user = False  # the daemon is an ordinary user's
+
+    def new_daemon(self, **options):
+        daemon = super().new_daemon(**options)
+        if self.as_user:
+            os.chown(daemon.data, USER_ID, USER_ID)
+            pathlib.Path(daemon.data).parent.chmod(0o711)
+        return daemon
+
     def setUp(self):
+        if self.as_user:
+            if why := why_not_as_user():
+                self.skipTest(why)
+            self.daemon_binary = user_binary()
         self.registry = Registry()
         self.addCleanup(self.registry.close)
         home = tempfile.TemporaryDirectory(prefix="home-")

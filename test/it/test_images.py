@@ -51,6 +51,20 @@ class UseTest(ImagesTest):
         names = [row["reference"] for row in self.ok("GET", self.images())]
         self.assertEqual((len(names), names.count(reference)), (2, 1))
 
+    def test_a_run_says_that_it_pulls(self):
+        reference = self.put(Env=["A=image"])
+        env = self.sandbox_environment(image=reference)
+        agent = self.agent(self.acme, adapterType="process", defaultEnvironmentId=ident(env),
+                           adapterConfig={"command": "/bin/sh", "args": ["-c", "echo $A"]})
+        run = ident(self.ok("POST", f"/api/agents/{ident(agent)}/wakeup", {"source": "on_demand"}, status=202))
+
+        def ended():
+            row = self.ok("GET", f"/api/heartbeat-runs/{run}")
+            return row if row["finishedAt"] else None
+        self.assertEqual(wait_until(ended, "the run ends", 30)["status"], "succeeded")
+        said = [e["message"] for e in self.ok("GET", f"/api/heartbeat-runs/{run}/events") if e["eventType"] == "image"]
+        self.assertEqual(said, [f"pulling the image {reference}"])
+
     def test_a_registry_that_refuses(self):
         env = self.sandbox_environment(image=f"{self.registry.host}/nothing")
         self.assert_error(self.req("POST", f"/api/environments/{ident(env)}/leases", {}), 422, contains="nothing")
@@ -77,6 +91,26 @@ class UseTest(ImagesTest):
         other = self.sandbox_environment("other", snapshot="s", image=self.put("other", layer({"x": b"y"})))
         self.assert_error(self.req("POST", f"/api/environments/{ident(other)}/leases", {}), 422, contains="another image")
         self.ok("DELETE", f"/api/companies/{ident(self.acme)}/environment-snapshots/s")
+        self.no_image_left()
+
+
+class UserTest(ImagesTest):
+    """The daemon of an ordinary user: all files of a layer are that user's, and the sandbox is an overlay all the same."""
+
+    as_user = True
+
+    def test_a_sandbox(self):
+        reference = self.put("tools", layer({"etc/new": b"2", "etc/secret": entry("etc/secret", mode=0o600, uid=7), ".wh.var": b"",
+                                             "srv/.wh..wh..opq": b""}), Env=["A=image"])
+        lease = self.acquire(self.sandbox_environment(image=reference))
+        out = self.inside(lease, "id -u; echo $A; cat /etc/new /etc/secret; echo; touch /etc/x && stat -c %u /etc/x; ls -d /var 2>&1; ls /srv")
+        self.assertEqual(out.splitlines()[:5], ["0", "image", "2", "0", "/var"])
+        lease = self.acquire(self.sandbox_environment("agent", image=reference, user="agent"))
+        self.assertIn("denied", self.inside(lease, "id -u; cat /etc/secret 2>&1"))
+        self.assertEqual(self.metadata(lease)["sandbox"]["imageOwners"], "flat")
+        for row in list(self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'")):
+            self.release(row["id"])
+        wait_until(lambda: not self.places(), "every place is gone")
         self.no_image_left()
 
 

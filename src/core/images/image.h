@@ -80,9 +80,9 @@ json_t *image_progress(const struct runtime *rt, const char *image_id);
 
 /* The image that a sandbox of this company gets for a reference; with "missing" it is pulled when
  * it is not there, with "always" the registry is asked first. ERR_UNPROCESSABLE with "never" when
- * it is not there. */
+ * it is not there. A run (NULL: none) that waits for a pull says so in its events. */
 int image_ensure(struct op *op, struct runtime *rt, const char *company_id, const char *reference,
-                 const char *pull, struct image_row *ret, struct err *err);
+                 const char *pull, const char *run_id, struct image_row *ret, struct err *err);
 /* Inside a transaction: the image of that reference and digest, which is marked as used now. */
 int image_claim(struct db *db, const char *company_id, const char *reference, const char *digest,
                 struct arena *arena, struct image_row *ret, struct err *err);

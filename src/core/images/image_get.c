@@ -13,6 +13,7 @@
 #include "base/path.h"
 #include "core/access/audit.h"
 #include "core/images/image_layers.h"
+#include "core/live/run_event.h"
 #include "core/sandboxes/sandbox_host.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
@@ -682,8 +683,36 @@ int image_start(struct op *op, struct runtime *rt, const struct image_request *r
 
 /* For a sandbox */
 
+struct run_note {
+        struct op *op;
+        struct runtime *rt;
+        const char *run_id, *text;
+};
+
+static int write_run_note(struct db *db, void *arg, struct err *err)
+{
+        const struct run_note *n = arg;
+        struct run run;
+        int r = runs_get(db, n->run_id, n->op->arena, &run, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        return r < 0 ? r : run_event_add(db, n->rt, &run, "image", "info", n->text, NULL, err);
+}
+
+static int tell_run(struct op *op, struct runtime *rt, const char *run_id, const char *reference,
+                    struct err *err)
+{
+        struct run_note n = { op, rt, run_id,
+                              arena_printf(op->arena, "pulling the image %s", reference) };
+
+        return store_write(op, rt->store, write_run_note, &n, err);
+}
+
 int image_ensure(struct op *op, struct runtime *rt, const char *company_id, const char *reference,
-                 const char *pull, struct image_row *ret, struct err *err)
+                 const char *pull, const char *run_id, struct image_row *ret, struct err *err)
 {
         CLEAN(image_login_done) struct image_login login = { 0 };
         struct image_request req = { .company_id = company_id,
@@ -715,6 +744,8 @@ int image_ensure(struct op *op, struct runtime *rt, const char *company_id, cons
                                "berth image pull %s",
                                text, reference);
         r = image_login_for(op, rt, company_id, reference, NULL, &login, err);
+        if (r >= 0 && run_id)
+                r = tell_run(op, rt, run_id, text, err);
         if (r >= 0)
                 r = image_begin(op, rt, &req, ret, err);
         return r < 0 ? r : image_get(&longer, rt, &req, ret, err);
@@ -737,12 +768,14 @@ int image_directories(struct op *op, struct runtime *rt, const char *image_id, c
                       size_t room, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        struct image_layer_row *rows;
+        struct image_layer_row *rows = NULL;
         size_t n = 0;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
                 r = image_layers_of(db, image_id, op->arena, &rows, err);
+        if (r < 0 || !rows)
+                return r;
         for (int i = r - 1; i >= 0; i--) {
                 int above = i + 1;
 
@@ -756,5 +789,5 @@ int image_directories(struct op *op, struct runtime *rt, const char *image_id, c
                 ret[n++] =
                         arena_printf(op->arena, "%s/%s/root", rt->sandbox->images_dir, rows[i].id);
         }
-        return r < 0 ? r : (int)n;
+        return (int)n;
 }

@@ -192,7 +192,8 @@ struct kind {
 
         /* -- Its places --------------------------------------------------------------------- */
 
-        /* Check the configuration and plan the place. No outside effect. */
+        /* Check the configuration and plan the place. No outside effect, but that an image is
+         * pulled which the place will need. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err);
         /* Inside the transaction that records the intent: take what the place needs of a limited

@@ -505,7 +505,7 @@ static int berth_plan(struct op *op, struct runtime *rt, const struct environmen
         int r = kind_config(op, &kind_berth, env, &config, err);
 
         if (r >= 0)
-                r = berth_image_plan(op, rt, env->company_id, &config, err);
+                r = berth_image_plan(op, rt, env->company_id, req->run_id, &config, err);
         return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
 }
 

@@ -56,8 +56,8 @@ int berth_spec(struct op *op, const struct runtime *rt, const json_t *config,
 bool berth_has_base(const json_t *config);
 /* Before a place is planned: the image is here, pulled when that is needed, and *config names its
  * digest. Nothing for a configuration without an image. */
-int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, json_t **config,
-                     struct err *err);
+int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, const char *run_id,
+                     json_t **config, struct err *err);
 /* Inside the transaction that records a place: its image, and the user that commands are.
  * `of_snapshot`: the image that its snapshot stands on, or NULL. */
 int berth_image_claim(struct db *db, const struct place *place, const char *of_snapshot,

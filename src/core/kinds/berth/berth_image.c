@@ -10,8 +10,8 @@ bool berth_has_base(const json_t *config)
 
 /* The digest becomes part of the place's configuration: a place with another image does not serve
  * the request. */
-int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, json_t **config,
-                     struct err *err)
+int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, const char *run_id,
+                     json_t **config, struct err *err)
 {
         const char *reference = json_get_string(*config, "image");
         const char *pull = json_get_string(*config, "pull");
@@ -19,7 +19,8 @@ int berth_image_plan(struct op *op, struct runtime *rt, const char *company_id, 
 
         if (!reference)
                 return 0;
-        int r = image_ensure(op, rt, company_id, reference, pull ? pull : "missing", &image, err);
+        int r = image_ensure(op, rt, company_id, reference, pull ? pull : "missing", run_id, &image,
+                             err);
         if (r < 0)
                 return r;
         *config = json_keep(op->arena, json_copy(*config));

@@ -196,7 +196,7 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
         int64_t began = clock_mono_us();
 
         json_t *with_image = (json_t *)config;
-        int r = berth_image_plan(q->op, q->rt, q->place.company_id, &with_image, &err);
+        int r = berth_image_plan(q->op, q->rt, q->place.company_id, NULL, &with_image, &err);
         if (r < 0) {
                 add_point(p, "image", false, err.msg, NULL);
                 return;
