@@ -1,5 +1,5 @@
-/* The layers of one image on the disk: which ones are there already, and making the others. For
- * image_get.c. Operation threads. */
+/* The layers of one image on the disk: which ones are there already, making the others, and reading
+ * from them. For image_get.c. Operation threads. */
 #pragma once
 
 #include "core/images/image.h"
@@ -28,3 +28,8 @@ struct layer_bringer {
 int image_layers_make(struct op *op, struct runtime *rt, const struct image_row *image,
                       struct layer_work *at, size_t n, const struct layer_bringer *bringer,
                       struct err *err);
+
+/* image_user.c: the user that a configuration names ("", "name", "1000", "name:group"), by the
+ * /etc/passwd and /etc/group of the image. ERR_UNPROCESSABLE when they do not have it. */
+int image_find_user(struct op *op, const struct runtime *rt, const struct layer_work *layers,
+                    size_t n, const char *wanted, struct image_user *ret, struct err *err);
