@@ -26,10 +26,10 @@ RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
-# test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry),
+# test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_images_crash.py, test_secret_walk.py, test_plugin_crash.py (registry),
 # test_provider_crash.py, test_project_runs.py (worktree) and test_erase.py crash at each of those
-ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.", "erase.",
-             *SECRETS)
+ELSEWHERE = ("exec.", "image.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.",
+             "erase.", *SECRETS)
 OPERATIONS = []
 
 
