@@ -152,11 +152,13 @@ int64_t layer_stream_read(struct layer_stream *s, void *to, size_t len, struct e
 {
         uint8_t *at = to;
         size_t got = 0;
+        unsigned idle = 0;
         bool is_end = false;
         int r;
 
         while (got < len) {
                 int64_t n = 0;
+                size_t before;
 
                 if (s->in_at == s->in_len && !is_end) {
                         n = fill_in(s, err);
@@ -167,6 +169,7 @@ int64_t layer_stream_read(struct layer_stream *s, void *to, size_t len, struct e
                                 break;
                 }
                 /* A decoder may hold bytes back after it has taken all input. */
+                before = s->in_at;
                 if (s->packing == LAYER_GZIP)
                         n = inflate_some(s, at + got, len - got, err);
                 else if (s->packing == LAYER_ZSTD)
@@ -177,6 +180,9 @@ int64_t layer_stream_read(struct layer_stream *s, void *to, size_t len, struct e
                         return n;
                 if (n == 0 && is_end)
                         return bad_stream(err, "it ends too early");
+                idle = n == 0 && s->in_at == before ? idle + 1 : 0;
+                if (idle > 2) /* neither takes nor gives */
+                        return bad_stream(err, "its decoder stands still");
                 got += (size_t)n;
         }
         digest_add(&s->digest, to, got);

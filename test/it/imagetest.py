@@ -38,6 +38,15 @@ def layer(files):
     return out.getvalue()
 
 
+def remove(directory):
+    """Also what an ordinary user closed to itself."""
+    for path, names, _ in os.walk(directory):
+        for name in names:
+            if not os.path.islink(os.path.join(path, name)):
+                os.chmod(os.path.join(path, name), 0o700)
+    shutil.rmtree(directory)
+
+
 class Image:
     """One image: its documents and layers by digest."""
 
@@ -130,7 +139,7 @@ class Registry:
 class ImageTest(unittest.TestCase):
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="image-"))
-        self.addCleanup(shutil.rmtree, self.dir)
+        self.addCleanup(remove, self.dir)
 
     def registry(self):
         registry = Registry()

@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 from berthtest import wait_until
-from imagetest import ImageTest
+from imagetest import ImageTest, remove
 
 TOOLS = ("docker-registry", "skopeo", "umoci")
 
@@ -40,7 +40,7 @@ class RealTest(ImageTest):
     @classmethod
     def setUpClass(cls):
         cls.home = pathlib.Path(tempfile.mkdtemp(prefix="image-"))
-        cls.addClassCleanup(shutil.rmtree, cls.home)
+        cls.addClassCleanup(remove, cls.home)
         cls.layout = cls.home / "layout"
         cls.make_layout()
 
