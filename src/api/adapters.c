@@ -1,5 +1,7 @@
 /* The kinds of agents: which there are, trying one, and the models it offers. They are files
  * (docs/adapters.md), so nothing is installed or changed here. */
+#include <ctype.h>
+
 #include "api/thing.h"
 #include "codec/check.h"
 #include "core/adapters/adapter_descriptor.h"
@@ -104,11 +106,150 @@ static int list_models(struct call *c, struct err *err)
         return r;
 }
 
+/* The descriptor of the second parameter, for a reader of the company that the first one names. */
+static int find_adapter(struct call *c, const struct adapter_descriptor **ret, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
+
+        if (r >= 0)
+                r = access_company(db, &c->actor, c->params[0], false, err);
+        *ret = adapter_find(c->params[1]);
+        return r < 0 || *ret
+                       ? r
+                       : err_set(err, ERR_UNPROCESSABLE, "Unknown adapter type: %s", c->params[1]);
+}
+
+/* Descriptors have none: a model is chosen by its name. */
+static int list_model_profiles(struct call *c, struct err *err)
+{
+        const struct adapter_descriptor *d;
+        int r = find_adapter(c, &d, err);
+
+        if (r >= 0)
+                buf_puts(&c->out, "[]");
+        return r;
+}
+
+/* The model of an agent that names none, where the descriptor says so; null: the program decides.
+ */
+static int detect_model(struct call *c, struct err *err)
+{
+        const struct adapter_descriptor *d;
+        const json_t *providers;
+        const char *model;
+        int r = find_adapter(c, &d, err);
+
+        if (r < 0)
+                return r;
+        model = json_get_string(d->json, "defaultModel");
+        providers = json_object_get(d->json, "provider");
+        if (!model) {
+                buf_puts(&c->out, "null");
+                return 0;
+        }
+        struct jw *w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "model", model);
+        jw_kstring(w, "provider", json_get_string(json_array_get(providers, 0), "is"));
+        jw_kstring(w, "source", "adapter_default");
+        jw_object_end(w);
+        return 0;
+}
+
+/* -- What an agent's configuration may have --------------------------------------------------- */
+
+#define CONFIG_PATH "config."
+
+/* The names after `config.` in every text of a descriptor: its conditions, paths and templates. */
+static void collect_fields(const json_t *value, json_t *fields)
+{
+        const char *at = json_string_value(value), *key;
+        json_t *one;
+        size_t i;
+
+        while (at && (at = strstr(at, CONFIG_PATH))) {
+                size_t n;
+
+                at += strlen(CONFIG_PATH);
+                for (n = 0; isalnum((unsigned char)at[n]); n++)
+                        ;
+                if (n > 0)
+                        json_object_setn_new(fields, at, n, json_true());
+        }
+        json_array_foreach((json_t *)value, i, one) collect_fields(one, fields);
+        json_object_foreach((json_t *)value, key, one) collect_fields(one, fields);
+}
+
+static void write_models(struct jw *w, const struct adapter_descriptor *d)
+{
+        json_t *one;
+        size_t i;
+
+        jw_key(w, "options");
+        jw_array(w);
+        json_array_foreach(json_object_get(d->json, "models"), i, one)
+        {
+                jw_object(w);
+                jw_kstring(w, "value", json_get_string(one, "id"));
+                jw_kstring(w, "label", json_get_string(one, "label"));
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+}
+
+static void write_field(struct jw *w, const struct adapter_descriptor *d, const char *name)
+{
+        size_t n = strlen(name);
+        bool is_model = streq(name, "model");
+        bool is_time = n > 3 && streq(name + n - 3, "Sec");
+
+        jw_object(w);
+        jw_kstring(w, "key", name);
+        jw_kstring(w, "label", name);
+        jw_kstring(w, "type", is_model ? "combobox" : is_time ? "number" : "text");
+        if (is_model)
+                write_models(w, d);
+        jw_object_end(w);
+}
+
+static int get_config_schema(struct call *c, struct err *err)
+{
+        /* Berth reads these itself, whatever the descriptor says. */
+        static const char *const always[] = { "model",      "command",  "cwd",
+                                              "timeoutSec", "graceSec", "instructionsFilePath" };
+        CLEAN(json_decrefp) json_t *fields = json_object();
+        const struct adapter_descriptor *d = adapter_find(c->params[0]);
+        const char *name;
+        json_t *one;
+        int r = access_board(&c->actor, err);
+
+        if (r < 0)
+                return r;
+        if (!d)
+                return err_set(err, ERR_NOT_FOUND, "Adapter not found");
+        for (size_t i = 0; i < ARRAY_LEN(always); i++)
+                json_object_set_new(fields, always[i], json_true());
+        collect_fields(d->json, fields);
+        struct jw *w = call_json(c);
+        jw_object(w);
+        jw_key(w, "fields");
+        jw_array(w);
+        json_object_foreach(fields, name, one) write_field(w, d, name);
+        jw_array_end(w);
+        jw_object_end(w);
+        return 0;
+}
+
 const struct route routes_adapters[] = {
         { "GET", "/api/adapters", .fn = list_adapters },
         { "GET", "/api/adapters/:type", .fn = get_adapter },
         { "POST", "/api/companies/:companyId/adapters/:type/test-environment",
           .fn = test_environment, .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_RIGHTS_FIRST },
+        { "GET", "/api/adapters/:type/config-schema", .fn = get_config_schema },
         { "GET", "/api/companies/:companyId/adapters/:type/models", .fn = list_models },
+        { "GET", "/api/companies/:companyId/adapters/:type/model-profiles",
+          .fn = list_model_profiles },
+        { "GET", "/api/companies/:companyId/adapters/:type/detect-model", .fn = detect_model },
         { 0 },
 };

@@ -580,7 +580,20 @@ class TryingTest(Trying):
         self.assertEqual(self.ok("POST", path, body, token=maker["token"])["status"], "pass")
 
     def test_models(self):
-        path = f"/api/companies/{self.acme['id']}/adapters/{{}}/models"
+        base = f"/api/companies/{self.acme['id']}/adapters"
+        self.assertEqual(self.ok("GET", f"{base}/codex_local/model-profiles"), [])
+        self.assertEqual(self.ok("GET", f"{base}/gemini_local/detect-model"),
+                         {"model": "auto", "provider": "google", "source": "adapter_default"})
+        self.assertIsNone(self.ok("GET", f"{base}/codex_local/detect-model"))
+        self.assert_error(self.req("GET", f"{base}/mine/detect-model"), 422, "Unknown adapter type: mine")
+        fields = {f["key"]: f for f in self.ok("GET", "/api/adapters/codex_local/config-schema")["fields"]}
+        self.assertEqual((fields["model"]["type"], fields["timeoutSec"]["type"], fields["extraArgs"]["type"]),
+                         ("combobox", "number", "text"))
+        self.assertIn("gpt-5.4", [o["value"] for o in fields["model"]["options"]])
+        self.assertLessEqual({"search", "fastMode", "modelReasoningEffort", "cwd"}, set(fields))
+        self.assertNotIn("permissionMode", fields)
+        self.assert_error(self.req("GET", "/api/adapters/mine/config-schema"), 404, "Adapter not found")
+        path = f"{base}/{{}}/models"
         self.assertIn({"id": "gpt-5.4", "label": "gpt-5.4"}, self.ok("GET", path.format("codex_local")))
         self.assertEqual(self.ok("GET", path.format("process")), [])
         self.assert_error(self.req("GET", path.format("process") + "?environmentId=00000000-0000-4000-8000-000000000000"),
