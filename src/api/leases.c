@@ -165,6 +165,59 @@ static int acquire_lease(struct call *c, struct err *err)
         return answer_record(c, r, &record);
 }
 
+/* Forks */
+
+int call_fork_request(struct call *c, bool of_snapshot, struct fork_body *ret, struct err *err)
+{
+        CLEAN(check_done) struct check k = { 0 };
+        struct arena *a = c->op->arena;
+
+        *ret = (struct fork_body){ .n = 1 };
+        check_init(&k, c->body);
+        if (of_snapshot)
+                ret->environment_id =
+                        arena_strdup(a, check_uuid(&k, "environmentId", CHECK_REQUIRED));
+        if (check_has(&k, "count"))
+                ret->n = (size_t)check_int(&k, "count", CHECK_REQUIRED, 1, LEASE_FORKS_MAX, NULL);
+        ret->req.ttl_ms = check_int(&k, "ttlMs", CHECK_OPTIONAL, 1, TTL_MAX_MS, NULL);
+        ret->req.idempotency_key =
+                arena_strdup(a, check_string(&k, "idempotencyKey", CHECK_OPTIONAL, 1, 255));
+        check_unknown(&k, (const char *[]){ "count", "ttlMs", "idempotencyKey",
+                                            of_snapshot ? "environmentId" : NULL, NULL });
+        int r = check_end(&k, err);
+        if (r >= 0)
+                ret->made = arena_alloc(a, ret->n * sizeof(*ret->made));
+        return r;
+}
+
+int answer_forks(struct call *c, int r, const struct fork_body *body)
+{
+        struct jw *w = call_list(c);
+
+        for (size_t i = 0; r >= 0 && i < body->n; i++) {
+                if (!body->made[i].existed)
+                        c->status = 201;
+                encode_lease_record(w, c->rt, &body->made[i]);
+        }
+        return call_list_end(c, r);
+}
+
+static int fork_lease(struct call *c, struct err *err)
+{
+        const struct kind *kind;
+        struct lease_record source;
+        struct fork_body body;
+        int r = call_lease(c, LEASE_USE, &source, err);
+
+        if (r >= 0)
+                r = call_fork_request(c, false, &body, err);
+        if (r >= 0)
+                r = lease_load_usable(c->op, c->rt, c->params[0], &source, &kind, err);
+        if (r >= 0)
+                r = lease_fork(c->op, c->rt, &source, body.n, &body.req, body.made, err);
+        return answer_forks(c, r, &body);
+}
+
 static int renew_lease(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
@@ -315,6 +368,8 @@ const struct route routes_leases[] = {
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/destroy", .fn = destroy_lease,
           .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+        { "POST", "/api/environment-leases/:id/fork", .fn = fork_lease,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/realize-workspace", .fn = realize_workspace,
           .flags = ROUTE_WAITS },
         { "POST", "/api/heartbeat-runs/:id/release-leases", .fn = release_run,

@@ -3,6 +3,7 @@
 #include "api/encode.h"
 #include "api/lease_call.h"
 #include "codec/check.h"
+#include "core/kinds/berth/berth.h"
 #include "core/kinds/berth/snapshot.h"
 
 #define LIST_DEFAULT 100
@@ -72,6 +73,26 @@ static int get_snapshot(struct call *c, struct err *err)
         return answer_snapshot(c, r, &snapshot);
 }
 
+static int fork_snapshot(struct call *c, struct err *err)
+{
+        struct environment env;
+        struct fork_body body;
+        int r = access_board(&c->actor, err);
+
+        if (r >= 0)
+                r = call_fork_request(c, true, &body, err);
+        if (r >= 0)
+                r = environment_manage(c->op, c->rt, body.environment_id, &env, err);
+        if (r >= 0 && !streq(env.company_id, c->params[0]))
+                r = err_set(err, ERR_NOT_FOUND, "Environment not found");
+        if (r >= 0)
+                r = berth_fork_snapshot(c->op, c->rt, &env, c->params[1], &body.req.config, err);
+        if (r >= 0)
+                r = lease_acquire_many(c->op, c->rt, &env, c->params[1], body.n, &body.req,
+                                       body.made, err);
+        return answer_forks(c, r, &body);
+}
+
 static int delete_snapshot(struct call *c, struct err *err)
 {
         struct snapshot snapshot;
@@ -87,6 +108,8 @@ const struct route routes_snapshots[] = {
           .flags = ROUTE_WAITS },
         { "GET", "/api/companies/:companyId/environment-snapshots", .fn = list_snapshots },
         { "GET", "/api/companies/:companyId/environment-snapshots/:name", .fn = get_snapshot },
+        { "POST", "/api/companies/:companyId/environment-snapshots/:name/fork", .fn = fork_snapshot,
+          .flags = ROUTE_WAITS },
         { "DELETE", "/api/companies/:companyId/environment-snapshots/:name",
           .fn = delete_snapshot },
         { 0 },

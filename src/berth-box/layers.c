@@ -65,6 +65,8 @@ static int prepare_storage(const struct sandbox *s, int at, struct err *err)
         if (r >= 0)
                 r = prepare_one(s, at, "tmp", 01777, 0, err);
         if (r >= 0)
+                r = prepare_one(s, at, "tmp-work", 0755, 0, err);
+        if (r >= 0)
                 r = prepare_one(s, at, "workspace", 0755, sandbox_user_id(&s->spec), err);
         return r < 0 ? r : prepare_one(s, at, "workspace-work", 0755, 0, err);
 }
@@ -219,7 +221,7 @@ int trees_show_owners(struct sandbox *s, struct err *err)
 /* Overlays. Their directories are named by the number of their descriptor, with those as working
  * directory: a list of 160 absolute names would be too long for either call. */
 
-#define LOWER_MAX    ((SANDBOX_MAX_LAYERS + SANDBOX_MAX_BASE) * 5)
+#define LOWER_MAX    (SANDBOX_MAX_LAYERS * 16 + SANDBOX_MAX_BASE * 5)
 #define FSCONFIG_MAX 255 /* the longest value that fsconfig() takes */
 
 struct overlay_names {
@@ -270,8 +272,9 @@ int overlay_make(const struct overlay *o, struct err *err)
         size_t len = 0;
 
         for (size_t i = 0; i < o->n_lower; i++)
-                len += (size_t)snprintf(n.lower + len, sizeof(n.lower) - len, "%s%d", i ? ":" : "",
-                                        o->lower[i]);
+                len += (size_t)snprintf(n.lower + len, sizeof(n.lower) - len, "%s%d%s%s",
+                                        i ? ":" : "", o->lower[i], o->lower_part[i] ? "/" : "",
+                                        o->lower_part[i] ? o->lower_part[i] : "");
         snprintf(n.upper, sizeof(n.upper), "%d/%s", o->upper_dir, o->upper);
         snprintf(n.work, sizeof(n.work), "%d/%s", o->upper_dir, o->work);
         if (back < 0 || chdir("/proc/self/fd") < 0)

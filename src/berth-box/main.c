@@ -82,7 +82,7 @@ static const struct {
 } mains[] = {
         { "check", NULL, "--ids FIRST:COUNT", "say what this machine has and lacks for sandboxes",
           NEEDS_IDS, check_main },
-        { "copy", "PATH", "PATH --dir PATH",
+        { "copy", "PATH", "PATH --dir PATH [--inside DIR]",
           "copy a sandbox's files to --dir, whatever it does to them meanwhile", NEEDS_DIR,
           copy_main },
         { "workspace", "AT", "AT --ids FIRST:COUNT[:USER] --dir DIR [--lower PATH --store PATH]",
@@ -127,7 +127,8 @@ static void print_usage(FILE *f)
         for (size_t i = 0; i < ARRAY_LEN(mains); i++)
                 fprintf(f, "  --%s %-*s %s\n", mains[i].option, 17 - (int)strlen(mains[i].option),
                         mains[i].value ? mains[i].value : "", mains[i].help);
-        fputs("  --ids FIRST:COUNT    the sandbox's ids on this machine; USER: the inner id of commands (1000)\n",
+        fputs("  --inside DIR         PATH is one of the sandbox of DIR\n"
+              "  --ids FIRST:COUNT    the sandbox's ids on this machine; USER: the inner id of commands (1000)\n",
               f);
 }
 
@@ -165,6 +166,7 @@ static const struct option common_options[] = {
         { "sandbox", no_argument, NULL, 'S' },
         { "lower", required_argument, NULL, 'l' },
         { "store", required_argument, NULL, 'o' },
+        { "inside", required_argument, NULL, 'I' },
         { "ids", required_argument, NULL, 'n' },
         { "version", no_argument, NULL, 'v' },
         { "help", no_argument, NULL, 'h' },
@@ -181,6 +183,9 @@ static int take_option(struct box *b, struct main_args *a, int opt, struct err *
                 break;
         case 'i':
                 a->id = optarg;
+                break;
+        case 'I':
+                a->inside = optarg;
                 break;
         case 's':
                 if (!parse_number(optarg, &limit))

@@ -28,6 +28,8 @@
 static const char *const programs[] = { "usr",   "bin",   "sbin",   "lib",
                                         "lib32", "lib64", "libx32", "opt" };
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom", "tty" };
+static const char *const parts[] = { "upper",          "work", "workspace",
+                                     "workspace-work", "tmp",  "tmp-work" };
 static const char *const masked[] = { "kcore", "keys", "sysrq-trigger", "timer_list" };
 
 /* Staging */
@@ -81,9 +83,9 @@ static int make_storage(const struct sandbox *s)
                         return -1;
                 fd = open(".berth", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         }
-        if (fd < 0 || mkdirat(fd, "upper", 0755) < 0 || mkdirat(fd, "work", 0755) < 0 ||
-            mkdirat(fd, "workspace", 0755) < 0 || mkdirat(fd, "workspace-work", 0755) < 0)
-                return -1;
+        for (size_t i = 0; fd >= 0 && i < ARRAY_LEN(parts); i++)
+                if (mkdirat(fd, parts[i], 0755) < 0)
+                        return -1;
         return take_fd(&fd);
 }
 
@@ -104,10 +106,41 @@ static int overlay_of_layers(struct sandbox *s, struct err *err)
         o.upper_dir = storage_dir(s, err);
         if (o.upper_dir < 0)
                 return o.upper_dir;
-        for (uint32_t i = 0; i < s->spec.n_layers; i++)
+        for (uint32_t i = 0; i < s->spec.n_layers; i++) {
+                if (s->spec.layers[i].form != SANDBOX_LAYER_FILES)
+                        o.lower_part[i] = "upper";
                 o.lower[o.n_lower++] = s->trees.layers[i];
+        }
         for (uint32_t i = 0; i < s->spec.n_base; i++)
                 o.lower[o.n_lower++] = s->trees.base[i];
+        return overlay_make(&o, err);
+}
+
+/* Whether /workspace and /tmp stand on those of an earlier sandbox. */
+static bool has_place_below(const struct sandbox *s)
+{
+        return s->spec.n_layers > 0 && s->spec.layers[0].form == SANDBOX_LAYER_PLACE;
+}
+
+/* One of these two. The directory itself looks as the earlier one did. */
+static int overlay_of_part(struct sandbox *s, const char *part, const char *work, struct err *err)
+{
+        struct overlay o = { .upper = part, .work = work };
+        struct stat st;
+
+        o.upper_dir = storage_dir(s, err);
+        if (o.upper_dir < 0)
+                return o.upper_dir;
+        if (fstatat(s->trees.layers[0], part, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            fchownat(o.upper_dir, part, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+            fchmodat(o.upper_dir, part, st.st_mode & 07777, 0) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "make /%s like the one below it", part);
+        while (o.n_lower < s->spec.n_layers &&
+               s->spec.layers[o.n_lower].form == SANDBOX_LAYER_PLACE) {
+                o.lower_part[o.n_lower] = part;
+                o.lower[o.n_lower] = s->trees.layers[o.n_lower];
+                o.n_lower++;
+        }
         return overlay_make(&o, err);
 }
 
@@ -282,8 +315,16 @@ static int make_temporary(struct sandbox *s, struct err *err)
         if (make_dir("tmp", 01777, 0) < 0 || make_dir("run", 0755, 0) < 0 ||
             make_dir("var", 0755, 0) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make /tmp, /run and /var");
-        if (s->spec.storage != SANDBOX_STORE_TMPFS && show_storage(s, "tmp", "tmp") < 0)
+        if (has_place_below(s)) {
+                CLEAN(cleanup_fd) int tmp = overlay_of_part(s, "tmp", "tmp-work", err);
+
+                if (tmp < 0)
+                        return tmp;
+                if (mount_attach(tmp, AT_FDCWD, "tmp") < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "make /tmp");
+        } else if (s->spec.storage != SANDBOX_STORE_TMPFS && show_storage(s, "tmp", "tmp") < 0) {
                 return err_sys(err, ERR_PROVIDER, errno, "make /tmp");
+        }
         if (s->spec.n_base)
                 return 0;
         if (symlink("../tmp", "var/tmp") < 0 || symlink("../run", "var/run") < 0 ||
@@ -329,6 +370,8 @@ static int workspace_mount(struct sandbox *s, struct err *err)
 
         if (s->spec.workspace == SANDBOX_WORK_BIND)
                 return take_fd(&s->trees.workspace);
+        if (s->spec.workspace == SANDBOX_WORK_PRIVATE && has_place_below(s))
+                return overlay_of_part(s, "workspace", "workspace-work", err);
         if (s->spec.workspace == SANDBOX_WORK_PRIVATE)
                 return mount_clone(s->trees.storage, "workspace", true, SAFE);
         o.upper_dir = storage_dir(s, err);
@@ -343,8 +386,8 @@ static int workspace_mount(struct sandbox *s, struct err *err)
 static int make_workspace(struct sandbox *s, struct err *err)
 {
         const char *path = s->spec.workspace_path ? s->spec.workspace_path : "/workspace";
-        bool in_root =
-                s->spec.workspace == SANDBOX_WORK_PRIVATE && s->spec.storage == SANDBOX_STORE_TMPFS;
+        bool in_root = s->spec.workspace == SANDBOX_WORK_PRIVATE &&
+                       s->spec.storage == SANDBOX_STORE_TMPFS && !has_place_below(s);
         CLEAN(cleanup_fd) int at = -1;
         CLEAN(cleanup_fd) int fd = -1;
 

@@ -76,6 +76,8 @@ int trees_show_owners(struct sandbox *s, struct err *err); /* the launcher, as r
 struct overlay {
         const char *source; /* NULL: "overlay" */
         int lower[SANDBOX_MAX_LAYERS + SANDBOX_MAX_BASE];
+        /* The directory in it; NULL: itself. */
+        const char *lower_part[SANDBOX_MAX_LAYERS + SANDBOX_MAX_BASE];
         size_t n_lower;
         int upper_dir; /* a directory with the next two */
         const char *upper, *work;

@@ -43,25 +43,25 @@ static int open_namespace(int pid, const char *name)
 
 /* The namespaces of the PID 1 in DIR. While the lock is held the number in the file is its own; it
  * is looked at once more when the descriptors are there. */
-static int find_sandbox(struct showing *w, struct err *err)
+int sandbox_find(const char *dir, int *ret_user_ns, int *ret_mount_ns, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/pid", w->args->dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/pid", dir);
         CLEAN(buf_done) struct buf text = BUF_INIT;
         int pid, r = file_read_at(AT_FDCWD, path, 256, &text, err);
 
         if (r >= 0 && (sscanf(buf_str(&text), "%d", &pid) != 1 || pid <= 1))
                 r = ERR_NOT_FOUND;
         if (r >= 0)
-                r = box_check_alive(w->args->dir, err);
+                r = box_check_alive(dir, err);
         if (r == 0 || r == ERR_NOT_FOUND)
                 return err_set(err, ERR_NOT_FOUND, "no sandbox runs there");
         if (r < 0)
                 return r;
-        w->user_ns = open_namespace(pid, "user");
-        w->mount_ns = open_namespace(pid, "mnt");
-        if (w->user_ns < 0 || w->mount_ns < 0)
+        *ret_user_ns = open_namespace(pid, "user");
+        *ret_mount_ns = open_namespace(pid, "mnt");
+        if (*ret_user_ns < 0 || *ret_mount_ns < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "reach the sandbox");
-        r = box_check_alive(w->args->dir, err);
+        r = box_check_alive(dir, err);
         return r == 0 ? err_set(err, ERR_NOT_FOUND, "the sandbox has ended") : MIN(r, 0);
 }
 
@@ -128,8 +128,7 @@ static int become_inner_root(struct showing *w, struct err *err)
 
 /* Inside */
 
-/* Links that root of a rootfs may have put there are not followed. */
-static int open_target(const char *path)
+int sandbox_open_dir(const char *path)
 {
         struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
                                 .resolve = RESOLVE_NO_SYMLINKS };
@@ -156,7 +155,7 @@ static bool is_ours(int proc_fd, uint64_t id)
 static int hide_workspace(const struct showing *w, struct err *err)
 {
         for (int tries = 0; tries < 16; tries++) {
-                CLEAN(cleanup_fd) int at = open_target(w->args->given);
+                CLEAN(cleanup_fd) int at = sandbox_open_dir(w->args->given);
                 struct statx st;
 
                 if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
@@ -172,7 +171,7 @@ static int hide_workspace(const struct showing *w, struct err *err)
 
 static int show_workspace(const struct showing *w, struct err *err)
 {
-        CLEAN(cleanup_fd) int at = open_target(w->args->given);
+        CLEAN(cleanup_fd) int at = sandbox_open_dir(w->args->given);
 
         if (at < 0 ||
             move_mount(w->mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -184,7 +183,7 @@ static int show_workspace(const struct showing *w, struct err *err)
 static int do_workspace(struct showing *w, struct err *err)
 {
         bool shows = w->args->lower;
-        int r = find_sandbox(w, err);
+        int r = sandbox_find(w->args->dir, &w->user_ns, &w->mount_ns, err);
 
         if (r >= 0 && shows)
                 r = take_trees(w, err);

@@ -7,7 +7,7 @@
 #include "codec/frame.h"
 
 #define MAGIC             "BSBX"
-#define VERSION           2
+#define VERSION           3
 #define FIRST_MAPPABLE_ID 1000U /* below it are the users of the system */
 
 static const char *const means_names[] = {
@@ -202,6 +202,7 @@ void sandbox_spec_encode(const struct sandbox_spec *s, struct buf *out)
         for (uint32_t i = 0; i < s->n_layers; i++) {
                 put_text(&o, s->layers[i].path);
                 frame_put_u32(&o, s->layers[i].first_id);
+                frame_put_u8(&o, (uint8_t)s->layers[i].form);
         }
         frame_put_u8(&o, (uint8_t)s->storage);
         put_text(&o, s->storage_path);
@@ -275,6 +276,7 @@ static void get_fields(struct decoder *d, struct sandbox_spec *s)
         for (uint32_t i = 0; i < s->n_layers; i++) {
                 s->layers[i].path = get_text(d);
                 s->layers[i].first_id = frame_get_u32(&d->in);
+                s->layers[i].form = (enum sandbox_layer_form)get_choice(d, SANDBOX_LAYER_PLACE);
         }
         s->storage = (enum sandbox_storage)get_choice(d, SANDBOX_STORE_IMAGE);
         s->storage_path = get_text(d);

@@ -33,10 +33,19 @@ enum sandbox_workspace {
         SANDBOX_WORK_OVERLAY, /* changes go to the storage, the host's directory stays as it is */
 };
 
-/* A directory below the writable one, as an earlier sandbox left it: its `upper`. */
+/* What the directory of a layer is. */
+enum sandbox_layer_form {
+        SANDBOX_LAYER_FILES, /* the `upper` of an earlier sandbox */
+        SANDBOX_LAYER_UPPER, /* it has that as its `upper` */
+        SANDBOX_LAYER_PLACE, /* beside it `workspace` and `tmp`, which /workspace and /tmp stand on
+                              */
+};
+
+/* A directory below the writable one, as an earlier sandbox left it. */
 struct sandbox_layer {
         const char *path;
         uint32_t first_id; /* the host id that inner 0 had there; 0 for one that root unpacked */
+        enum sandbox_layer_form form; /* PLACE: only where all above it are, too */
 };
 
 /* 0: no such limit. */
@@ -70,7 +79,8 @@ struct sandbox_spec {
 
         /* For SANDBOX_STORE_DIR an existing directory, kept by the caller between boxes; the
          * launcher makes in it what is missing of `upper` (the writable layer of / or /home: to
-         * make a snapshot, freeze and copy it), `work`, `tmp`, `workspace`, `workspace-work`. For
+         * make a snapshot, freeze and copy it), `work`, `tmp`, `tmp-work`, `workspace`,
+         * `workspace-work`. For
          * SANDBOX_STORE_IMAGE the image file, the same inside. */
         enum sandbox_storage storage;
         const char *storage_path;

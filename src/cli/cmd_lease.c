@@ -228,6 +228,53 @@ static int cmd_lease_acquire(struct cli *c, const struct args *a, struct err *er
         return show_lease_record(c, &lease, err);
 }
 
+static const struct field fork_columns[] = {
+        { "ID", "lease.id", COLUMN_ID },
+        { "ENVIRONMENT", "environment.name" },
+        { "STATUS", "lease.status", COLUMN_STATE },
+        { "FILES", "lease.metadata.fork.filesBy" },
+        { "EXPIRES", "lease.expiresAt", COLUMN_TIME },
+        { 0 },
+};
+
+/* Of a living lease, or, with --snapshot, of one in an environment. */
+int cmd_fork(struct cli *c, const struct args *a, struct err *err)
+{
+        static const struct cli_member members[] = {
+                { "count", "count", MEMBER_NUMBER },
+                { "idempotencyKey", "key" },
+                { 0 },
+        };
+        const char *snapshot = args_value(a, "snapshot"), *path, *company, *id;
+        json_t *body = cli_keep(c, json_object()), *answer;
+        int64_t ttl_ms = 0;
+        int r = cli_fill(c, a, members, body, err);
+
+        if (r >= 0 && args_value(a, "ttl"))
+                r = duration_parse("--ttl", args_value(a, "ttl"), &ttl_ms, err);
+        if (r >= 0)
+                r = cli_find_id(c, snapshot ? &kind_environment : &kind_lease, a->words[0], &id,
+                                err);
+        if (r >= 0 && snapshot)
+                r = cli_company(c, false, &company, err);
+        if (r < 0)
+                return r;
+        if (ttl_ms)
+                json_object_set_new(body, "ttlMs", json_integer(ttl_ms));
+        path = cli_printf(c, "/api/environment-leases/%s/fork", id);
+        if (snapshot) {
+                json_object_set_new(body, "environmentId", json_string(id));
+                path = cli_printf(c, "/api/companies/%s/environment-snapshots/%s/fork", company,
+                                  snapshot);
+        }
+        r = cli_call(c, "POST", path, json_incref(body), &answer, err);
+        if (r >= 0 && c->json)
+                out_json(answer);
+        else if (r >= 0)
+                list_print(c, answer, fork_columns, "no forks");
+        return r;
+}
+
 static int cmd_lease_renew(struct cli *c, const struct args *a, struct err *err)
 {
         CLEAN(berth_lease_done) struct berth_lease lease = { 0 };

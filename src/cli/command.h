@@ -60,6 +60,7 @@ int cmd_serve(struct cli *c, const struct args *a, struct err *err);
 int cmd_doctor(struct cli *c, const struct args *a, struct err *err);
 int cmd_help(struct cli *c, const struct args *a, struct err *err);
 int cmd_faults(struct cli *c, const struct args *a, struct err *err);
+int cmd_fork(struct cli *c, const struct args *a, struct err *err);
 int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
 /* cmd_secret.c: say what became of each that was to be taken up; the exit status. */
 int secret_imported(struct cli *c, const json_t *answer);

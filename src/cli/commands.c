@@ -34,6 +34,18 @@ const struct cli_command cli_commands[] = {
           .notes = "LEASE is an id, or at least four characters with which exactly one begins or "
                    "ends.",
           .sub = lease_commands },
+        { "fork", "LEASE [-n COUNT] [--ttl TIME] [--key TEXT]",
+          "Make new places with the files of a sandbox",
+          "berth fork $(berth lease list --json | jq -r '.[0].id') -n 8", .words = 1,
+          .notes =
+                  "Each has the files that the sandbox has now, /workspace and /tmp too, and goes its "
+                  "own way.\nWith --snapshot the word names the environment that the places are in.",
+          .options = OPTIONS(
+                  { "count", "COUNT", "so many, at most 32 (1)", 'n' },
+                  { "snapshot", "NAME", "with the files of a snapshot instead of a lease's" },
+                  { "ttl", "TIME", "end them by themselves after this time (30s, 5m, 2h, 1d)" },
+                  { "key", "TEXT", "idempotency key: the same again gives the same leases" }),
+          .run = cmd_fork },
         { "workspace", "", "Directories in leases, and what was changed in them",
           "berth workspace diff 01a1deef", .sub = workspace_commands },
         { "image", "", "Get, list and remove the images that sandboxes are made of",

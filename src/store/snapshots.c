@@ -14,6 +14,8 @@ static const struct column columns[] = {
         TEXT(struct snapshot, place_id, NULL, FIXED),
         TEXT(struct snapshot, lease_id, "leaseId", FIXED),
         NUMBER(struct snapshot, first_id, NULL, FIXED),
+        TEXT(struct snapshot, fork_by, NULL, FIXED),
+        FLAG(struct snapshot, is_whole, NULL, FIXED),
         NUMBER(struct snapshot, bytes, "bytes"),
         TEXT(struct snapshot, owner_instance),
         TIME(struct snapshot, created_at, "createdAt", FIXED),
@@ -47,12 +49,22 @@ int snapshots_list(struct db *db, const char *company_id, int64_t before_us, con
                    int64_t limit, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err)
 {
         return ROW_EACH(db, &snapshot_table,
-                        "SELECT * FROM snapshots WHERE company_id = ?1 "
+                        "SELECT * FROM snapshots WHERE company_id = ?1 AND fork_by IS NULL "
                         "AND (CAST(?3 AS TEXT) IS NULL OR created_at < ?2 "
                         "OR (created_at = ?2 AND id < ?3)) "
                         "ORDER BY created_at DESC, id DESC LIMIT ?4",
                         DB_ARGS(DB_T(company_id), DB_I(before_us), DB_T(before_id), DB_I(limit)),
                         arena, fn, ctx, err);
+}
+
+int snapshots_unused(struct db *db, struct arena *arena, struct snapshot **ret, struct err *err)
+{
+        return row_all(db, &snapshot_table,
+                       "SELECT * FROM snapshots AS s WHERE fork_by IS NOT NULL AND state = 'ready' "
+                       "AND NOT EXISTS (SELECT 1 FROM sandboxes WHERE snapshot_id = s.id) "
+                       "AND NOT EXISTS (SELECT 1 FROM snapshots WHERE parent_id = s.id) "
+                       "ORDER BY id",
+                       DB_NO_ARGS, arena, ret, err);
 }
 
 int snapshots_open(struct db *db, struct arena *arena, struct snapshot **ret, struct err *err)

@@ -34,9 +34,9 @@ def spec(first=None, ids=IDS, output="", rootfs="", base=(), layers=(), storage=
          inodes=0, wall=0, processes=0, cpu=0, files=0):
     flags = (NESTED if nested else 0) | (ROOT_INSIDE if root else 0) | (OWN_USERS if own_users else 0)
     base = [rootfs] if rootfs else base
-    return (b"BSBX" + struct.pack(">HII", 2, first_id() if first is None else first, ids) + string(output)
+    return (b"BSBX" + struct.pack(">HII", 3, first_id() if first is None else first, ids) + string(output)
             + struct.pack(">I", len(base)) + b"".join(string(path) for path in base)
-            + struct.pack(">I", len(layers)) + b"".join(string(path) + struct.pack(">I", base) for path, base in layers)
+            + struct.pack(">I", len(layers)) + b"".join(string(path) + struct.pack(">IB", base, *form or [0]) for path, base, *form in layers)
             + bytes([storage]) + string(storage_path) + bytes([workspace]) + string(workspace_dir)
             + string(workspace_path) + bytes([network, flags]) + struct.pack(">II", user, group) + string(working_dir) + string(hostname)
             + struct.pack(">QQQQIII", memory, disk, inodes, wall, processes, cpu, files))

@@ -29,7 +29,7 @@ SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
 # test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_images_crash.py, test_secret_walk.py, test_plugin_crash.py (registry),
 # test_provider_crash.py, test_project_runs.py (worktree) and test_erase.py crash at each of those
 ELSEWHERE = ("exec.", "image.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.",
-             "erase.", *SECRETS)
+             "erase.", "fork.", *SECRETS)
 OPERATIONS = []
 
 

@@ -61,6 +61,32 @@ class Snapshot(Operation):
         self.t.ask("DELETE", f"/api/companies/{ident(self.t.acme)}/environment-snapshots/s")
 
 
+class Fork(Operation):
+    config = {"storage": "disk"}
+
+    def stage(self):
+        self.lease = ident(self.t.acquire(self.t.env))
+        self.t.ask("POST", f"/api/environment-leases/{self.lease}/execute",
+                   {"command": "sh", "args": ["-c", "echo x > ~/file; echo w > w"]})
+
+    def fork(self):
+        return self.t.ask("POST", f"/api/environment-leases/{self.lease}/fork", {"count": 2, "idempotencyKey": "k"})
+
+    def act(self):
+        forks = self.fork()
+        for fork in forks:
+            self.t.ask("POST", f"/api/environment-leases/{ident(fork)}/release", {})
+        wait_until(lambda: not self.t.daemon.running() or not self.t.daemon.sql("SELECT id FROM snapshots"),
+                   "what the forks stood on is gone")
+
+    def mend(self):
+        """Asked again, the same key gives two, and there are no others."""
+        wait_until(lambda: not self.t.places("state NOT IN ('held', 'gone')"), "nothing is half done", 20)
+        made = {ident(fork) for fork in self.fork()}
+        self.t.assertEqual(made, {row["id"] for row in self.t.daemon.sql("SELECT id FROM environment_leases")} - {self.lease})
+        self.t.assertEqual(len(made), 2)
+
+
 class Pool(Operation):
     config = {"poolSize": 2}
     pool = "8"
@@ -77,7 +103,7 @@ class Probe(Operation):
         self.t.ask("POST", f"/api/environments/{ident(self.t.env)}/probe", {})
 
 
-OPERATIONS = [Lease, Reuse, Pause, Pool, Probe] + ([OnDisk, Snapshot] if os.geteuid() == 0 else [])
+OPERATIONS = [Lease, Reuse, Pause, Pool, Probe] + ([OnDisk, Snapshot, Fork] if os.geteuid() == 0 else [])
 
 
 class CrashTest(PointWalk, SandboxTest):
@@ -99,17 +125,20 @@ class CrashTest(PointWalk, SandboxTest):
         wait_until(lambda: {r["place_id"] for r in self.rows()} == self.sandboxes(), "every sandbox has its row")
         wait_until(lambda: not self.daemon.sql("SELECT id FROM snapshots WHERE state <> 'ready'"), "no snapshot is half made")
         kept = {r["id"] for r in self.daemon.sql("SELECT id FROM snapshots")}
+        forks = {r["id"] for r in self.daemon.sql("SELECT id FROM snapshots WHERE fork_by IS NOT NULL")}
         self.assertEqual({p.name for p in (self.daemon.data / "snapshots").glob("*")}, kept)
         for lease in self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'"):
             self.ask("POST", f"/api/environment-leases/{lease['id']}/resume", {})
             self.held = lease["id"]
             self.assertEqual(self.sh("echo alive", timeoutMs=20000)["stdout"], "alive\n")
-        for name in kept:
+            if self.metadata(lease["id"]).get("fork"):
+                self.assertEqual(self.sh("cat ~/file /workspace/w")["stdout"], "x\nw\n")
+        for name in kept - forks:
             self.ask("DELETE", f"/api/companies/{ident(self.acme)}/environment-snapshots/{name}")
         self.nothing_left()
 
     def test_every_point(self):
-        self.walk(OPERATIONS, self.listed("sandbox."), complete=os.geteuid() == 0)
+        self.walk(OPERATIONS, self.listed("sandbox.", "fork."), complete=os.geteuid() == 0)
 
 
 if __name__ == "__main__":

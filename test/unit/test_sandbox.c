@@ -37,7 +37,8 @@ static struct sandbox_spec full(void)
                 .user_id = 33,
                 .group_id = 34,
                 .working_dir = "/srv",
-                .layers = { { "/one", 0 }, { "/two", 77777 } },
+                .layers = { { "/one", 0, SANDBOX_LAYER_PLACE },
+                            { "/two", 77777, SANDBOX_LAYER_UPPER } },
                 .n_layers = 2,
                 .storage = SANDBOX_STORE_DIR,
                 .storage_path = "/store",
@@ -63,6 +64,7 @@ static void test_a_spec_comes_back(void **state)
         assert_int_equal(sandbox_spec_decode(one.data, one.len, &got, &store, NULL), 0);
         assert_string_equal(got.layers[1].path, "/two");
         assert_int_equal(got.layers[1].first_id, 77777);
+        assert_int_equal(got.layers[0].form, SANDBOX_LAYER_PLACE);
         assert_string_equal(got.base[1], "/bottom");
         assert_string_equal(got.working_dir, "/srv");
         assert_int_equal(sandbox_group_id(&got), 34);

@@ -217,8 +217,15 @@ static int drop_saved(struct erasure *e, struct err *err)
         int n, r = snapshot_list(&e->op, e->rt, e->company_id, 0, NULL, INT64_MAX, add_snapshot,
                                  &snapshots, err);
 
-        for (size_t i = 0; r >= 0 && i < snapshots.n; i++)
-                r = snapshot_delete(&e->op, e->rt, e->company_id, snapshots.at[i], &snapshot, err);
+        /* What forks stood on lies between them. */
+        for (size_t i = 0; r >= 0 && i < snapshots.n; i++) {
+                r = snapshot_sweep(&e->op, e->rt, err);
+                if (r >= 0)
+                        r = snapshot_delete(&e->op, e->rt, e->company_id, snapshots.at[i],
+                                            &snapshot, err);
+        }
+        if (r >= 0)
+                r = snapshot_sweep(&e->op, e->rt, err);
         if (r >= 0)
                 r = salvage_list(&e->op, e->rt, e->company_id, 0, NULL, INT64_MAX, add_salvage,
                                  &salvages, err);

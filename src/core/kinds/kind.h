@@ -50,6 +50,7 @@ struct lease_request {
         const json_t *workspace_settings; /* of the issue, an object; NULL: none */
         const char *idempotency_key;      /* NULL: none */
         int64_t ttl_ms;                   /* 0: none asked for */
+        const char *config; /* of the place, as a place's row has it; NULL: the environment's */
 };
 
 /* The place that a request needs, before anything happens. In the operation's arena. */
@@ -240,6 +241,12 @@ struct kind {
         /* The same as `user@host:port`, in the arena, from an object with those members. */
         const char *(*address)(struct arena *arena, const json_t *object);
 
+        /* Keep the files of a living lease's place as they are, for new places to start from: those
+         * that are opened with the configuration *ret_config (lease_fork.c). fork_end() says that
+         * no more of them will be asked for. NULL: its places cannot be forked. */
+        int (*fork)(struct op *op, struct runtime *rt, const struct lease_record *source,
+                    const char **ret_config, struct err *err);
+        int (*fork_end)(struct op *op, struct runtime *rt, const char *config, struct err *err);
         /* Optional operations; NULL gives the text "does not support". *ret is the provider's
          * answer, a document that the operation's arena keeps; that of realize() is {cwd, metadata:
          * {workspaceRealization}}. */

@@ -4,6 +4,7 @@
  *
  *   acquire   intended committed | provider opens | lease row and held committed together
  *   reuse     ready -> held committed | provider resumes | lease row committed
+ *   fork      the kind keeps the files of a place | acquire, for each (lease_fork.c)
  *   release   lease ended and closing committed | provider closes | gone committed
  *   release   lease ended committed | provider parks | held -> ready committed   (reusable places)
  *
@@ -23,6 +24,18 @@
 /* Claim an idle place that matches, or open a new one. */
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
                   const struct lease_request *req, struct lease_record *ret, struct err *err);
+
+/* At most so many places are forked at once. */
+#define LEASE_FORKS_MAX 32
+/* Acquire `n` leases whose places have the files of a living lease's as they are now, and go their
+ * own ways from there; all of them, or none. ret has room for n. */
+int lease_fork(struct op *op, struct runtime *rt, const struct lease_record *source, size_t n,
+               const struct lease_request *req, struct lease_record *ret, struct err *err);
+/* Acquire `n` leases alike, all of them or none. `source` makes the keys of this request its own.
+ */
+int lease_acquire_many(struct op *op, struct runtime *rt, const struct environment *env,
+                       const char *source, size_t n, const struct lease_request *req,
+                       struct lease_record *ret, struct err *err);
 
 /* End a lease with `status` (released, expired or failed). A lease that ended already is returned
  * as it is. */

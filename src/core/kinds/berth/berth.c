@@ -502,9 +502,13 @@ static int berth_plan(struct op *op, struct runtime *rt, const struct environmen
                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         json_t *config = NULL;
-        int r = kind_config(op, &kind_berth, env, &config, err);
+        int r = req->config ? json_parse(req->config, strlen(req->config), &config, err)
+                            : kind_config(op, &kind_berth, env, &config, err);
 
-        if (r >= 0)
+        if (r >= 0 && req->config)
+                (void)json_keep(op->arena, config);
+        /* A fork has the image of its source, whatever its name means by now. */
+        if (r >= 0 && !json_object_get(config, FORK_MEMBER))
                 r = berth_image_plan(op, rt, env->company_id, req->run_id, &config, err);
         return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
 }
@@ -575,6 +579,8 @@ const struct kind kind_berth = {
         .list = berth_list,
         .is_alive = berth_is_alive,
         .describe = sandbox_describe,
+        .fork = berth_fork,
+        .fork_end = berth_fork_end,
         .pause_lease = berth_pause_lease,
         .resume_lease = berth_resume_lease,
         .realize = sandbox_realize,

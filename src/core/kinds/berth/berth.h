@@ -7,6 +7,7 @@
  *   berth_meta.c     what a lease's metadata says of its sandbox
  *   berth_probe.c    the probe
  *   berth_overlay.c  workspaces as layers over a directory of this machine
+ *   berth_fork.c     new places with the files of a living one
  *   snapshot.c       writable layers that are kept (snapshot.h)
  *
  * A place of this kind is a directory in the data directory:
@@ -27,6 +28,8 @@
 
 #define BERTH_PROVIDER  "berth"
 #define BERTH_WORKSPACE "/workspace"
+/* Directories of a place that the layers of a workspace are in. */
+#define BERTH_WORKSPACE_PREFIX "workspace-"
 
 extern const struct kind kind_berth;
 /* The ways (workspace.h) that only this kind has. */
@@ -91,6 +94,14 @@ json_t *berth_describe(const json_t *config, const struct sandbox_report *report
 /* Keep it beside the place, and read it back; {} when it is not there. */
 void berth_keep_report(const char *dir, const json_t *metadata);
 json_t *berth_read_report(const char *dir);
+
+/* Forks: members of struct kind. */
+int berth_fork(struct op *op, struct runtime *rt, const struct lease_record *source,
+               const char **ret_config, struct err *err);
+int berth_fork_end(struct op *op, struct runtime *rt, const char *config, struct err *err);
+/* The configuration of a place of `env` that starts from a snapshot. */
+int berth_fork_snapshot(struct op *op, struct runtime *rt, const struct environment *env,
+                        const char *name, const char **ret_config, struct err *err);
 
 int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
                 json_t *config, struct probe_result *ret, struct err *err);

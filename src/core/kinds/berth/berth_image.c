@@ -2,6 +2,7 @@
  * not, namely the user, the working directory and variables. */
 #include "core/images/image.h"
 #include "core/kinds/berth/berth.h"
+#include "core/kinds/berth/snapshot.h"
 
 bool berth_has_base(const json_t *config)
 {
@@ -49,7 +50,7 @@ int berth_image_claim(struct db *db, const struct place *place, const char *of_s
         struct image_row image;
         int r;
 
-        if (reference)
+        if (reference && !json_object_get(config, FORK_MEMBER))
                 r = image_claim(db, place->company_id, reference, digest ? digest : reference,
                                 arena, &image, err);
         else if (of_snapshot)

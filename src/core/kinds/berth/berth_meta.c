@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "core/kinds/berth/berth.h"
+#include "core/kinds/berth/snapshot.h"
 
 #define REPORT_MAX ((size_t)256 << 10)
 
@@ -83,6 +84,14 @@ json_t *berth_describe(const json_t *config, const struct sandbox_report *report
 
         for (size_t i = 0; i < ARRAY_LEN(left_out); i++)
                 json_object_del(m, left_out[i]);
+        json_t *fork = json_object_get(m, FORK_MEMBER);
+        if (fork) {
+                json_object_set_new(m, "fork",
+                                    json_pack("{s:O, s:O}", "leaseId",
+                                              json_object_get(fork, "leaseId"), "filesBy",
+                                              json_object_get(fork, "filesBy")));
+                json_object_del(m, FORK_MEMBER);
+        }
         json_object_set_new(m, "remoteCwd", json_string(BERTH_WORKSPACE));
         json_object_set_new(m, "isolation", json_string("shared kernel"));
         sandbox = json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "pid", (int)report->pid,

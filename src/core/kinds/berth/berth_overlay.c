@@ -64,7 +64,7 @@ static int find_layers(struct op *op, struct runtime *rt, const struct place *pl
         ret->ids.user_id = (uint32_t)row.user_id;
         ret->ids.group_id = (uint32_t)row.group_id;
         ret->box = arena_strdup(op->arena, box);
-        ret->store = arena_printf(op->arena, "%s/workspace-%s", dir, w->id);
+        ret->store = arena_printf(op->arena, "%s/" BERTH_WORKSPACE_PREFIX "%s", dir, w->id);
         ret->copy = arena_printf(op->arena, "%s/copy", ret->store);
         return 0;
 }

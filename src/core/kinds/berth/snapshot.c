@@ -3,9 +3,12 @@
 #define _GNU_SOURCE
 #include "core/kinds/berth/snapshot.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -38,7 +41,7 @@ static int snapshot_find(struct db *db, const struct op *op, const char *company
         if (!uuid_is_valid(name))
                 return snapshots_by_name(db, company_id, name, op->arena, ret, err);
         r = snapshots_get(db, name, op->arena, ret, err);
-        if (r >= 0 && !streq(ret->company_id, company_id))
+        if (r >= 0 && (ret->fork_by || !streq(ret->company_id, company_id)))
                 r = err_set(err, ERR_NOT_FOUND, "Snapshot not found");
         return r;
 }
@@ -144,6 +147,23 @@ int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, c
 
 /* Making */
 
+static int dir_has_prefix(const char *path, const char *prefix, bool *ret, struct err *err)
+{
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        int code = errno;
+
+        *ret = false;
+        if (!dir)
+                return err_sys(err, code == ENOENT ? ERR_CONFLICT : ERR_IO, code,
+                               "read the sandbox's directory");
+        while (!*ret && (errno = 0, entry = readdir(dir)))
+                *ret = str_starts(entry->d_name, prefix);
+        code = errno;
+        closedir(dir);
+        return code ? err_sys(err, ERR_IO, code, "read the sandbox's directory") : 0;
+}
+
 struct making {
         struct op *op;
         struct runtime *rt;
@@ -151,6 +171,7 @@ struct making {
         struct place place;
         struct sandbox_row sandbox;
         struct snapshot row;
+        bool has_workspace; /* one is shown over the sandbox's own */
 };
 
 /* The intent */
@@ -169,10 +190,19 @@ static int snapshot_intend(struct db *db, void *arg, struct err *err)
                 return r;
         const json_t *config = json_from_text(m->op->arena, m->place.config);
         const char *storage = json_get_string(config, "storage");
-        if (!storage || !streq(storage, "disk"))
+        bool on_disk = storage && streq(storage, "disk");
+        if (!on_disk && !m->row.fork_by)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Only a sandbox with storage \"disk\" can be kept as a snapshot.");
-        m->row.parent_id = m->sandbox.snapshot_id;
+        if (!on_disk && (berth_has_base(config) || m->sandbox.image_id))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "A sandbox with a root of its own can be forked only with storage "
+                               "\"disk\".");
+        /* What is not on disk is read as its processes see it, with all that it stands on. */
+        m->row.is_whole = m->row.fork_by && (!on_disk || m->has_workspace);
+        m->row.parent_id = on_disk ? m->sandbox.snapshot_id : NULL;
+        if (m->row.fork_by && !on_disk)
+                m->row.fork_by = FORK_BY_COPY;
         m->row.place_id = m->place.id;
         m->row.first_id = m->sandbox.first_id;
         m->row.rootfs = json_get_string(config, "rootfs");
@@ -228,6 +258,49 @@ static int sync_tree(const char *path, struct err *err)
         if (fd < 0 || syncfs(fd) < 0)
                 return err_sys(err, ERR_IO, errno, "sync the snapshot");
         return 0;
+}
+
+/* What forks stand on */
+
+static const struct {
+        const char *name, *path; /* in the storage, and inside */
+} parts[] = {
+        { "upper", "/home" },
+        { "workspace", BERTH_WORKSPACE },
+        { "tmp", "/tmp" },
+};
+
+static int copy_part(struct making *m, size_t i, const char *copy, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = berth_dir(m->rt, m->place.id);
+        CLEAN(cleanup_free) char *box = berth_box_dir(m->rt, m->place.id);
+        CLEAN(cleanup_free) char *store = xasprintf("%s/store/%s", dir, parts[i].name);
+        CLEAN(cleanup_free) char *to = xasprintf("%s/%s", copy, parts[i].name);
+        /* Without a root of its own the written layer is /home. */
+        bool from_store = file_life_at(AT_FDCWD, store) == LIFE_YES && (i == 0 || !m->row.is_whole);
+        const char *argv[] = { "berth-box", "--copy", from_store ? store : parts[i].path,
+                               "--dir",     to,       from_store ? NULL : "--inside",
+                               box,         NULL };
+
+        return run_tool(m->op, m->rt->sandbox->box_program, argv, "take the sandbox's files", NULL,
+                        err);
+}
+
+/* Root of a fork must be able to search the directory. */
+static int copy_place(struct making *m, const char *copy, struct err *err)
+{
+        uid_t owner = (uid_t)m->sandbox.first_id;
+        int r = 0;
+
+        FAULT("sandbox.fork_copy.before");
+        if (mkdir(copy, 0700) < 0 || chown(copy, owner, owner) < 0 || chmod(copy, 0755) < 0)
+                return err_sys(err, ERR_IO, errno, "make a directory for the forks' files");
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(parts); i++) {
+                r = copy_part(m, i, copy, err);
+                FAULT("sandbox.fork_copy.part");
+        }
+        FAULT("sandbox.fork_copy.after");
+        return r < 0 ? r : sync_tree(copy, err);
 }
 
 /* The source is frozen, but commands can be started in it, and the lease can be resumed. */
@@ -296,11 +369,11 @@ static int snapshot_copy(struct making *m, struct err *err)
         int r = freeze_source(m, err);
 
         if (r >= 0)
-                r = copy_upper(m, copy, err);
+                r = m->row.fork_by ? copy_place(m, copy, err) : copy_upper(m, copy, err);
         snapshot_thaw_source(m->op, m->rt, m->place.id);
         if (r >= 0)
                 r = put_in_place(m, copy, err);
-        if (r < 0)
+        if (r < 0 || m->row.fork_by)
                 return r;
         m->row.bytes = measure_snapshot(m);
         FAULT("sandbox.snapshot_record.before");
@@ -309,43 +382,146 @@ static int snapshot_copy(struct making *m, struct err *err)
         return r;
 }
 
-int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
-                  const char *name, struct snapshot *ret, struct err *err)
+static struct making new_making(struct op *op, struct runtime *rt,
+                                const struct lease_record *record)
 {
         int64_t now = clock_now_us();
-        struct making m = {
+
+        return (struct making){
                 .op = op,
                 .rt = rt,
                 .record = record,
                 .row = { .id = arena_strdup(op->arena, uuid_new().s),
                          .company_id = record->lease.company_id,
-                         .name = name,
                          .state = SNAPSHOT_MAKING,
                          .lease_id = record->lease.id,
                          .owner_instance = rt->node.instance.s,
                          .created_at = now,
                          .updated_at = now },
         };
+}
 
+static int make_row(struct making *m, struct err *err)
+{
+        FAULT("sandbox.snapshot_intend.before");
+        int r = store_write(m->op, m->rt->store, snapshot_intend, m, err);
+        FAULT("sandbox.snapshot_intend.after");
+        if (r < 0)
+                return r;
+        r = snapshot_copy(m, err);
+        if (r < 0) {
+                struct op shield = op_shield(m->op, m->rt->settings.close_timeout_ms);
+
+                (void)snapshot_remove(&shield, m->rt, &m->row, NULL);
+        }
+        return r;
+}
+
+int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
+                  const char *name, struct snapshot *ret, struct err *err)
+{
+        struct making m = new_making(op, rt, record);
+
+        m.row.name = name;
         if (!sandbox_name_is_valid(name))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "A snapshot's name has 1 to 64 letters, digits, dots, hyphens or "
                                "underscores and begins with a letter or digit.");
-        FAULT("sandbox.snapshot_intend.before");
-        int r = store_write(op, rt->store, snapshot_intend, &m, err);
-        FAULT("sandbox.snapshot_intend.after");
+        int r = make_row(&m, err);
         if (r < 0)
                 return r;
-        r = snapshot_copy(&m, err);
-        if (r < 0) {
-                struct op shield = op_shield(op, rt->settings.close_timeout_ms);
-
-                (void)snapshot_remove(&shield, rt, &m.row, NULL);
-                return r;
-        }
         m.row.state = SNAPSHOT_READY;
         *ret = m.row;
         return 0;
+}
+
+/* Whether the file system shares the blocks of a copy with its original. */
+static bool has_reflinks(const char *dir)
+{
+        CLEAN(cleanup_fd) int from = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        CLEAN(cleanup_fd) int to = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+        return from >= 0 && to >= 0 && ioctl(to, FICLONE, from) == 0;
+}
+
+int snapshot_make_base(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       struct snapshot *ret, struct err *err)
+{
+        struct making m = new_making(op, rt, record);
+        CLEAN(cleanup_free) char *dir = berth_dir(rt, record->lease.place_id);
+
+        m.row.name = m.row.id;
+        m.row.fork_by = has_reflinks(rt->sandbox->snapshots_dir) ? FORK_BY_REFLINK : FORK_BY_COPY;
+        int r = dir_has_prefix(dir, BERTH_WORKSPACE_PREFIX, &m.has_workspace, err);
+        if (r >= 0)
+                r = make_row(&m, err);
+        if (r >= 0)
+                *ret = m.row;
+        return r;
+}
+
+static int base_record_ready(struct db *db, void *arg, struct err *err)
+{
+        const struct snapshot *row = arg;
+        struct snapshot to = *row;
+
+        to.state = SNAPSHOT_READY;
+        to.updated_at = clock_now_us();
+        return snapshots_move(db, row->id, SNAPSHOT_MAKING, &to, err);
+}
+
+struct base_end {
+        struct runtime *rt;
+        struct snapshot *row;
+        bool ends;
+};
+
+static int base_begin_delete(struct db *db, void *arg, struct err *err)
+{
+        struct base_end *e = arg;
+        struct snapshot to = *e->row;
+        int64_t users;
+        int r = snapshots_count_users(db, e->row->id, &users, err);
+
+        e->ends = false;
+        if (r < 0 || users > 0)
+                return r;
+        to.state = SNAPSHOT_DELETING;
+        to.owner_instance = e->rt->node.instance.s;
+        to.updated_at = clock_now_us();
+        r = snapshots_move(db, e->row->id, SNAPSHOT_READY, &to, err);
+        e->ends = r > 0;
+        return r;
+}
+
+static int base_drop_unused(struct op *op, struct runtime *rt, struct snapshot *row,
+                            struct err *err)
+{
+        struct base_end e = { rt, row, false };
+
+        FAULT("sandbox.fork_drop.before");
+        int r = store_write(op, rt->store, base_begin_delete, &e, err);
+        FAULT("sandbox.fork_drop.after");
+        if (r < 0 || !e.ends)
+                return r;
+        row->state = SNAPSHOT_DELETING;
+        return snapshot_remove(op, rt, row, err);
+}
+
+int snapshot_end_base(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct snapshot row;
+        int r = store_read_begin(op, rt->store, &db, err);
+
+        if (r >= 0)
+                r = snapshots_get(db, id, op->arena, &row, err);
+        store_read_end(&db);
+        FAULT("sandbox.fork_record.before");
+        if (r >= 0)
+                r = store_write(op, rt->store, base_record_ready, &row, err);
+        FAULT("sandbox.fork_record.after");
+        return r < 0 ? r : base_drop_unused(op, rt, &row, err);
 }
 
 /* Finishing */
@@ -359,10 +535,50 @@ static bool is_abandoned(const struct runtime *rt, const struct snapshot *row)
                 row->updated_at + rt->settings.close_timeout_ms * US_PER_MS < clock_now_us());
 }
 
+/* What a fork stands on is whole: forks come after it. */
+static int sweep_one(struct op *op, struct runtime *rt, struct snapshot *row, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int64_t users = 0;
+        int r = 0;
+
+        if (row->fork_by && streq(row->state, SNAPSHOT_MAKING)) {
+                r = store_read_begin(op, rt->store, &db, err);
+                if (r >= 0)
+                        r = snapshots_count_users(db, row->id, &users, err);
+                store_read_end(&db);
+        }
+        if (r < 0)
+                return r;
+        return users > 0 ? store_write(op, rt->store, base_record_ready, row, err)
+                         : snapshot_remove(op, rt, row, err);
+}
+
+/* What the last fork has left. */
+static int sweep_unused(struct op *op, struct runtime *rt, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct snapshot *rows;
+        int n = store_read_begin(op, rt->store, &db, err);
+
+        if (n >= 0)
+                n = snapshots_unused(db, op->arena, &rows, err);
+        store_read_end(&db);
+        for (int i = 0; i < n; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+
+                if (base_drop_unused(op, rt, &rows[i], &one) < 0)
+                        log_warn("the files of forks could not be removed; it will be tried again",
+                                 LOG_S("snapshot", rows[i].id), LOG_S("error", one.msg));
+        }
+        return MIN(n, 0);
+}
+
 int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct snapshot *rows;
+        int r;
 
         if (!rt->sandbox)
                 return 0;
@@ -377,11 +593,12 @@ int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err)
                         continue;
                 if (streq(rows[i].state, SNAPSHOT_MAKING))
                         snapshot_thaw_source(op, rt, rows[i].place_id);
-                if (snapshot_remove(op, rt, &rows[i], &one) < 0)
+                r = sweep_one(op, rt, &rows[i], &one);
+                if (r < 0)
                         log_warn("a snapshot could not be removed; it will be tried again",
                                  LOG_S("snapshot", rows[i].id), LOG_S("error", one.msg));
         }
-        return MIN(n, 0);
+        return n < 0 ? n : sweep_unused(op, rt, err);
 }
 
 /* Using */
@@ -396,9 +613,22 @@ int snapshot_claim(struct db *db, const struct place *place, struct arena *arena
 {
         const json_t *config = json_from_text(arena, place->config);
         const char *name = json_get_string(config, "snapshot");
+        const char *base = json_get_string(json_get_object(config, FORK_MEMBER), "base");
         struct snapshot row;
 
         *ret_id = *ret_image_id = NULL;
+        if (base) {
+                int r = snapshots_get(db, base, arena, &row, err);
+
+                if (r == ERR_NOT_FOUND || (r >= 0 && streq(row.state, SNAPSHOT_DELETING)))
+                        return err_set(err, ERR_CONFLICT,
+                                       "The files that the fork would have stood on are gone.");
+                if (r >= 0) {
+                        *ret_id = row.id;
+                        *ret_image_id = row.image_id;
+                }
+                return r;
+        }
         if (!name)
                 return 0;
         int r = snapshots_by_name(db, place->company_id, name, arena, &row, err);
@@ -423,9 +653,11 @@ int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sa
                     struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
+        bool stands_on_all = true; /* workspace and /tmp, too */
         int r = id ? store_read_begin(op, rt->store, &db, err) : 0;
 
         for (spec->n_layers = 0; r >= 0 && id; spec->n_layers++) {
+                struct sandbox_layer *layer = &spec->layers[spec->n_layers];
                 struct snapshot row;
 
                 if (spec->n_layers == SANDBOX_MAX_LAYERS)
@@ -435,10 +667,14 @@ int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sa
                 r = snapshots_get(db, id, op->arena, &row, err);
                 if (r < 0)
                         break;
-                spec->layers[spec->n_layers] = (struct sandbox_layer){
+                *layer = (struct sandbox_layer){
                         .path = arena_printf(op->arena, "%s/%s", rt->sandbox->snapshots_dir, id),
                         .first_id = (uint32_t)row.first_id,
+                        .form = !row.fork_by    ? SANDBOX_LAYER_FILES
+                                : stands_on_all ? SANDBOX_LAYER_PLACE
+                                                : SANDBOX_LAYER_UPPER,
                 };
+                stands_on_all = stands_on_all && row.fork_by && !row.is_whole;
                 id = row.parent_id;
         }
         return r;

@@ -14,6 +14,13 @@
  * A crash between any two of these steps leaves a row that snapshot_sweep() finishes: an unfinished
  * copy is thrown away, and its sandbox goes on.
  *
+ * What forks stand on (berth_fork.c) is such a row, too, without a name: `fork_by` says how its
+ * files were taken. It keeps /workspace and /tmp besides, and sandboxes with any storage can be
+ * kept so. It stays `making` until its forks are claimed, and goes when no living place and no
+ * snapshot stands on it any more:
+ *
+ *   <id>/upper, <id>/workspace, <id>/tmp
+ *
  * Operation threads. */
 #pragma once
 
@@ -24,6 +31,16 @@
 /* Make a snapshot of a living lease; the caller has checked the rights. */
 int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
                   const char *name, struct snapshot *ret, struct err *err);
+#define FORK_BY_REFLINK "reflink"
+#define FORK_BY_COPY    "copy"
+/* Of the configuration of a fork's place: {base, leaseId, filesBy}. */
+#define FORK_MEMBER "$fork"
+
+/* Take the files of a living lease for forks to stand on, and say that no more forks will be made
+ * of it. In between it is neither removed nor listed. */
+int snapshot_make_base(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       struct snapshot *ret, struct err *err);
+int snapshot_end_base(struct op *op, struct runtime *rt, const char *id, struct err *err);
 /* Newest first, at most `limit`, after the one named by time and id. */
 int snapshot_list(struct op *op, struct runtime *rt, const char *company_id, int64_t before_us,
                   const char *before_id, int64_t limit, snapshot_fn fn, void *ctx, struct err *err);
