@@ -559,9 +559,9 @@ int image_archive_image(struct op *op, struct image_archive *a, size_t i,
         return r;
 }
 
-int image_archive_layer(struct op *op, struct image_archive *a,
-                        const struct image_descriptor *layer, struct layer_source *ret,
-                        struct err *err)
+/* Where the bytes of a layer are. */
+static int find_layer(struct op *op, struct image_archive *a, const struct image_descriptor *layer,
+                      struct layer_source *ret, struct err *err)
 {
         const char *name = a->is_oci ? blob_name(op, layer->digest) : NULL;
 
@@ -581,7 +581,7 @@ int image_archive_copy(struct op *op, struct image_archive *a, const struct imag
         struct layer_limits limits = { 0 };
         struct layer_source from;
         int64_t n;
-        int r = image_archive_layer(op, a, layer, &from, err);
+        int r = find_layer(op, a, layer, &from, err);
 
         if (r >= 0 && a->is_oci && from.size != layer->size)
                 r = err_set(err, ERR_INVALID, "the archive is broken: %s has another size",

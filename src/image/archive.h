@@ -34,12 +34,6 @@ const char *image_archive_name(const struct image_archive *a, size_t i);
 int image_archive_image(struct op *op, struct image_archive *a, size_t i,
                         const struct image_platform *platform, struct image *ret, struct err *err);
 
-/* Where the bytes of a layer are; fd belongs to the archive. They are not verified: copy them with
- * image_archive_copy(), or leave it to diff_id of layer_unpack(). */
-int image_archive_layer(struct op *op, struct image_archive *a,
-                        const struct image_descriptor *layer, struct layer_source *ret,
-                        struct err *err);
-
 /* Write a layer to to_fd, an empty file, and verify its digest. */
 int image_archive_copy(struct op *op, struct image_archive *a, const struct image_descriptor *layer,
                        int to_fd, struct err *err);

@@ -89,25 +89,6 @@ static bool set_word(char *to, size_t size, const char *from, size_t len)
         return true;
 }
 
-int image_platform_parse(const char *text, struct image_platform *ret, struct err *err)
-{
-        struct image_platform p = { 0 };
-        const char *second = strchr(text, '/'), *third = second ? strchr(second + 1, '/') : NULL;
-        const char *end = text + strlen(text);
-
-        if (!second || !set_word(p.os, sizeof(p.os), text, (size_t)(second - text)) || !*p.os ||
-            !set_word(p.architecture, sizeof(p.architecture), second + 1,
-                      (size_t)((third ? third : end) - second - 1)) ||
-            !*p.architecture ||
-            (third &&
-             (!set_word(p.variant, sizeof(p.variant), third + 1, (size_t)(end - third - 1)) ||
-              !*p.variant)))
-                return err_set(err, ERR_INVALID,
-                               "a platform is written as linux/amd64 or linux/arm/v7");
-        *ret = p;
-        return 0;
-}
-
 /* "v7" is 7; what an architecture without a variant means is the least of it. */
 static unsigned variant_rank(const struct image_platform *p)
 {

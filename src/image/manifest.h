@@ -34,8 +34,6 @@ struct image_platform {
 
 /* Of the machine that we run on. */
 void image_platform_here(struct image_platform *ret);
-/* "linux/amd64", "linux/arm/v7". */
-int image_platform_parse(const char *text, struct image_platform *ret, struct err *err);
 
 /* Content by its digest. */
 struct image_descriptor {

@@ -1043,23 +1043,6 @@ int registry_image(struct op *op, struct registry *r, const struct image_platfor
         return e < 0 ? registry_fault(r, e, err) : 0;
 }
 
-int registry_digest(struct op *op, struct registry *r, char ret[IMAGE_DIGEST_SIZE], struct err *err)
-{
-        CLEAN(fetch_done) struct fetch document = { .fd = -1 };
-        enum image_media media;
-        int e;
-
-        r->first = 0;
-        e = get_manifest(op, r, wanted_name(r), *r->ref.digest, &document, err);
-        if (e >= 0)
-                e = image_document_media(buf_str(&document.body), document.body.len,
-                                         document.content_type, &media, err);
-        if (e < 0)
-                return registry_fault(r, e, err);
-        digest_of(buf_str(&document.body), document.body.len, ret);
-        return 0;
-}
-
 /* Take what an earlier attempt left in the file for the beginning. */
 static int resume(struct fetch *f, struct err *err)
 {

@@ -65,12 +65,6 @@ void registry_close(struct registry *r); /* NULL is fine */
 int registry_image(struct op *op, struct registry *r, const struct image_platform *platform,
                    struct image *ret, struct err *err);
 
-/* The digest that the reference has in the registry now, with the rights of these credentials: of
- * the index or the manifest, without reading layers. Reads the document, so that no registry's
- * header has to be trusted. */
-int registry_digest(struct op *op, struct registry *r, char ret[IMAGE_DIGEST_SIZE],
-                    struct err *err);
-
 /* One layer to fetch. */
 struct registry_blob {
         const struct image_descriptor *what;

@@ -204,12 +204,15 @@ int main(int argc, char **argv)
         if (arg("ms"))
                 op.deadline_ms = clock_mono_ms() + atoi(arg("ms"));
         image_platform_here(&platform);
-        r = arg("platform") ? image_platform_parse(arg("platform"), &platform, &err) : 0;
+        if (arg("platform")) {
+                memset(&platform, 0, sizeof(platform));
+                (void)sscanf(arg("platform"), "%31[^/]/%31[^/]/%31s", platform.os,
+                             platform.architecture, platform.variant);
+        }
         CLEAN(cleanup_fd) int dir = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (r >= 0)
-                r = streq(argv[1], "pull")     ? pull(&op, dir, &platform, &image, &err)
-                    : streq(argv[1], "import") ? import(&op, dir, &platform, &image, &err)
-                                               : from_dir(&op, dir, &image, &err);
+        r = streq(argv[1], "pull")     ? pull(&op, dir, &platform, &image, &err)
+            : streq(argv[1], "import") ? import(&op, dir, &platform, &image, &err)
+                                       : from_dir(&op, dir, &image, &err);
         if (r >= 0)
                 r = unpack(&op, dir, &image, &err);
         answer(&image, r, &err);
