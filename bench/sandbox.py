@@ -17,6 +17,7 @@ import time
 ALIVE = 500
 POOL = 8
 TAKES = 60
+FILES, FORKS = 50000, 8
 LOADS = (1, 8, 32)
 CONFIG = {"provider": "berth"}
 TOP = ("bin", "sbin", "lib", "lib64")
@@ -82,6 +83,7 @@ class Boxes:
     def __init__(self, tools, scene):
         self.tools, self.scene = tools, scene
         self.environment = self.make("boxes")
+        self.forked = None
         self.pooled = None  # made when it is measured: filling it takes the machine's time
 
     def make(self, name, **config):
@@ -103,7 +105,7 @@ class Boxes:
     def close(self):
         """Boxes outlive their daemon, so none may be left before it ends."""
         req = self.scene.daemon.req
-        for environment in filter(None, (self.environment, self.pooled)):
+        for environment in filter(None, (self.environment, self.pooled, self.forked)):
             for lease in self.tools.expect(req("GET", f"/api/environments/{environment}/leases?status=active"), 200):
                 self.release(lease["id"])
             req("DELETE", f"/api/environments/{environment}?closeLeases=true")
@@ -225,6 +227,40 @@ def many_alive(report, tools, boxes):
     report.figure("  all given up after", (time.perf_counter() - began) * 1000, "ms")
 
 
+def forks(report, tools, boxes):
+    """Of a place with many files: the first fork takes them once, the others stand on what it took. Beside cp -a."""
+    boxes.forked = boxes.make("forked", storage="disk")
+    lease = tools.acquire(boxes.scene, boxes.forked)
+    data = boxes.scene.daemon.data
+
+    def timed(work):
+        began = time.perf_counter()
+        result = work()
+        return (time.perf_counter() - began) * 1000, result
+
+    def fork(of, n):
+        return timed(lambda: boxes.scene.post(f"/api/environment-leases/{of}/fork", {"count": n}))
+
+    def used():
+        return sum(file.lstat().st_blocks * 512 for file in data.rglob("*"))
+
+    tools.expect(boxes.scene.daemon.req("POST", f"/api/environment-leases/{lease}/execute",
+                                        {"command": "sh", "args": ["-c", f"mkdir f && cd f && seq {FILES} | split -l 1 -a 4 - x"],
+                                         "timeoutMs": 600000}), 200)
+    files = next((data / "sandboxes").glob("*/store/workspace"))
+    copied, _ = timed(lambda: subprocess.run(["cp", "-a", files, data / "copy"], check=True))
+    shutil.rmtree(data / "copy")
+    before = used()
+    first, one = fork(lease, 1)
+    taken = used()
+    others, _ = fork(one[0]["lease"]["id"], FORKS)
+    report.figure(f"floor: cp -a of {FILES} files", copied, "ms")
+    report.figure(f"a fork of a place with {FILES} files", first, "ms", floors=[("cp -a", copied)])
+    report.figure("  on disk", (taken - before) / 1e6, "MB")
+    report.figure(f"{FORKS} forks of that fork", others, "ms", floors=[("cp -a", copied)])
+    report.figure("  on disk", (used() - taken) / 1e6, "MB")
+
+
 def bench(report, tools, scratch):
     report.group("sandbox")
     with tools.Scene() as scene:
@@ -233,6 +269,8 @@ def bench(report, tools, scratch):
             creation(report, tools, boxes, pathlib.Path(scratch))
             living(report, tools, boxes)
             pool(report, tools, boxes)
+            if os.geteuid() == 0:
+                forks(report, tools, boxes)
             many_alive(report, tools, boxes)
         finally:
             boxes.close()

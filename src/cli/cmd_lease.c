@@ -259,6 +259,9 @@ int cmd_fork(struct cli *c, const struct args *a, struct err *err)
                 r = cli_company(c, false, &company, err);
         if (r < 0)
                 return r;
+        if (args_value(a, "count")) /* digits, as cli_fill() has found */
+                json_object_set_new(body, "count",
+                                    json_integer(strtoll(args_value(a, "count"), NULL, 10)));
         if (ttl_ms)
                 json_object_set_new(body, "ttlMs", json_integer(ttl_ms));
         path = cli_printf(c, "/api/environment-leases/%s/fork", id);

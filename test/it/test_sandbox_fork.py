@@ -1,10 +1,12 @@
 """Forks: new sandboxes with the files of a living one, or of a snapshot, each going its own way."""
 
+import json
 import os
 import unittest
 
 from berthtest import ident, wait_until
 from sandboxtest import SandboxTest
+from workspacetest import WorkspaceTest, contents
 
 # Every file with its kind, mode, owners, links, size and content.
 LOOK = ("find ~ /workspace /tmp -type d -printf '%p %m %U %G\\n' -o -printf '%p %y %m %U %G %n %l %s\\n' | sort; "
@@ -126,6 +128,27 @@ class ForkTest(SandboxTest):
         self.assertEqual(len(self.bases()), 1)
         self.assertNotIn(ident(self.fork(idempotencyKey="other")[0]), [ident(f) for f in more])
 
+    def test_the_command_line(self):
+        self.sh("echo x > ~/x")
+        status, out, err = self.daemon.cli("fork", ident(self.held), "-n", "2", "--ttl", "5m", "--json")
+        self.assertEqual(status, 0, err)
+        for fork in json.loads(out):
+            self.assertEqual(self.out("cat ~/x", fork), "x\n")
+        status, out, err = self.daemon.cli("fork", ident(self.held))
+        self.assertRegex(out, r"(?m)^ID +ENVIRONMENT +STATUS +FILES +EXPIRES\n\S+ +box +active +(copy|reflink) ", err)
+
+    def test_a_company_takes_them_along(self):
+        """What stands on one another goes in the right order: a snapshot of a fork, what the fork stood on, a snapshot below."""
+        snapshots = f"/api/companies/{ident(self.acme)}/environment-snapshots"
+        self.ok("POST", f"/api/environment-leases/{ident(self.held)}/snapshot", {"name": "below"}, 201)
+        source = self.ok("POST", f"{snapshots}/below/fork", {"environmentId": ident(self.env)}, 201)[0]
+        fork = self.fork(source)[0]
+        self.ok("POST", f"/api/environment-leases/{ident(fork)}/snapshot", {"name": "above"}, 201)
+        self.assertEqual([s["name"] for s in self.ok("GET", snapshots)], ["above", "below"])
+        self.assert_status(self.req("DELETE", f"{snapshots}/{self.bases()[0]['id']}"), 404)
+        self.operator("DELETE", f"/api/companies/{ident(self.acme)}?confirm={ident(self.acme)}")
+        self.assertEqual(self.daemon.sql("SELECT id FROM snapshots"), [])
+
     def test_what_is_refused(self):
         path = f"/api/environment-leases/{ident(self.held)}/fork"
         for count in (0, 33, "2"):
@@ -150,6 +173,25 @@ class ForkTest(SandboxTest):
     def used(self):
         return sum(os.lstat(os.path.join(folder, name)).st_blocks * 512
                    for folder, inner, files in os.walk(self.daemon.data) for name in inner + files)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can show files with other owners")
+class StagedTest(WorkspaceTest):
+    config = {"storage": "disk"}
+
+    def test_a_staged_workspace_is_taken_as_it_looks(self):
+        self.put("kept", "k\n")
+        self.put("gone", "g\n")
+        self.stage()
+        self.sh("rm gone; echo new > new; echo home > ~/h")
+        forks = self.ok("POST", f"/api/environment-leases/{ident(self.held)}/fork", {"count": 2}, 201)
+        again = self.ok("POST", f"/api/environment-leases/{ident(forks[0])}/fork", {}, 201)[0]
+        for lease in (*forks, again):
+            self.assertEqual(self.sh("ls; cat kept new ~/h; echo fork > kept", lease=lease)["stdout"], "kept\nnew\nk\nnew\nhome\n")
+        self.restore()
+        self.assertEqual(contents(self.dir), {"kept": "k\n", "new": "new\n"})  # nothing of a fork comes home
+        for lease in (*forks, again):
+            self.release(lease)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can show files with other owners")
