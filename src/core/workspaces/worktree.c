@@ -162,10 +162,10 @@ static bool is_there(struct op *op, const struct execution_workspace *w)
         return access(arena_printf(op->arena, "%s/.git", w->worktree_path), F_OK) == 0;
 }
 
-/* Write down where the worktree is; NULL: nowhere. */
+/* Write down where the worktree is; "": nowhere. */
 static int note_path(const struct worktree_job *j, const char *path, struct err *err)
 {
-        size_t len = path ? strlen(path) : 0;
+        size_t len = strlen(path);
 
         if (ftruncate(j->lock, 0) < 0 || pwrite(j->lock, path, len, 0) != (ssize_t)len)
                 return err_sys(err, ERR_IO, errno, "write down where a worktree is");
@@ -197,7 +197,7 @@ int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_wo
                         r = git_worktree_make(op, &j.git, err);
                 (void)workspace_remove_dir(op, j.git.scratch, NULL);
                 if (r < 0 && !is_there(op, w))
-                        (void)note_path(&j, NULL, NULL);
+                        (void)note_path(&j, "", NULL);
         }
         FAULT("worktree.make.after");
         worktree_job_end(&j);
