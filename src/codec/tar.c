@@ -342,7 +342,8 @@ static bool take_layer_record(struct tar_reader *r, const char *key, size_t key_
         if (key_len > prefix && memcmp(key, xattr, prefix) == 0)
                 return take_xattr(r, key + prefix, key_len - prefix, value, len);
         if (is_key(key, key_len, "GNU.sparse.name"))
-                return r->has_path = set_path(r, r->next.path, sizeof(r->next.path), value, len);
+                return r->has_path = r->has_sparse_name =
+                               set_path(r, r->next.path, sizeof(r->next.path), value, len);
         if (is_key(key, key_len, "GNU.sparse.realsize") || is_key(key, key_len, "GNU.sparse.size"))
                 return r->next.is_sparse = r->has_real_size =
                                read_decimal(value, len, &r->next.real_size);
@@ -367,7 +368,7 @@ static bool take_record(struct tar_reader *r, const char *key, size_t key_len, c
 {
         uint64_t number = 0;
 
-        if (key_len == 4 && memcmp(key, "path", 4) == 0)
+        if (key_len == 4 && memcmp(key, "path", 4) == 0 && !r->has_sparse_name)
                 return r->has_path = set_path(r, r->next.path, sizeof(r->next.path), value, len);
         if (key_len == 8 && memcmp(key, "linkpath", 8) == 0)
                 return r->has_target = set_target(&r->next, value, len);
@@ -624,7 +625,7 @@ static int end_entry(struct tar_reader *r, struct tar_entry *ret, struct err *er
                 return bad_archive(err, "a sparse file");
         *ret = r->next;
         r->has_path = r->has_target = r->has_size = r->has_mtime = r->has_uid = r->has_gid = false;
-        r->has_real_size = r->has_map_inside = r->map_has_count = false;
+        r->has_real_size = r->has_map_inside = r->map_has_count = r->has_sparse_name = false;
         memset(&r->next, 0, sizeof(r->next));
         r->returned = true;
         return 1;

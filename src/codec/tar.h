@@ -52,7 +52,7 @@ struct tar_reader {
         uint64_t meta_left;
         char meta_type;
         bool has_path, has_target, has_size, has_mtime, has_uid, has_gid; /* by such headers */
-        bool has_real_size, has_map_inside;
+        bool has_real_size, has_map_inside, has_sparse_name;
         enum tar_map map;
         uint64_t map_numbers, map_number; /* TAR_MAP_TEXT: how many to come, and the one begun */
         bool map_has_count, map_has_digit;

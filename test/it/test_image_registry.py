@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 from berthtest import wait_until
-from imagetest import ImageTest, remove
+from imagetest import Image, ImageTest, remove
 
 TOOLS = ("docker-registry", "skopeo", "umoci")
 
@@ -215,3 +215,24 @@ class RealTest(ImageTest):
         other.mkdir()
         (other / ".wh.x").write_text("")
         self.refused("unprocessable", ".wh.", answer=self.drive("from-dir", other))
+
+    def test_sparse_files_of_gnu_tar(self):
+        """All four ways to write them, with long names and with more pieces than a header holds."""
+        source, names = self.dir / "source", ("short", "long" * 40)
+        source.mkdir()
+        for name, pieces in zip(names, (3, 40)):
+            with open(source / name, "wb") as file:
+                for i in range(pieces):
+                    file.seek(i * 200_000)
+                    file.write(b"data%d" % i * 100)
+                file.truncate(pieces * 200_000 + 77)
+        for form in ("gnu", "0.0", "0.1", "1.0"):
+            flags = ["--format=gnu"] if form == "gnu" else ["--format=posix", f"--sparse-version={form}"]
+            packed = subprocess.run(["tar", "-S", *flags, "-C", source, "-cf", "-", "."], capture_output=True, check=True).stdout
+            self.assertLess(len(packed), 1_000_000)  # the holes are not in it
+            registry = self.registry()
+            registry.add(Image(packed))
+            self.pulled(registry)
+            self.assertEqual(sorted(os.listdir(self.root)), sorted(names))
+            for name in names:
+                self.assertEqual((self.root / name).read_bytes(), (source / name).read_bytes(), form)
