@@ -5,6 +5,7 @@ import os
 import unittest
 
 from berthtest import ident, wait_until
+from imagestore import ImagesTest
 from sandboxtest import SandboxTest
 from workspacetest import WorkspaceTest, contents
 
@@ -210,11 +211,14 @@ class FewIdsTest(SandboxTest):
         self.assertEqual(list((self.daemon.data / "snapshots").glob("*")), [])
 
 
-@unittest.skipIf(os.geteuid() == 0, "for ordinary users")
-class OrdinaryUserTest(SandboxTest):
+class OrdinaryUserTest(ImagesTest):
+    as_user = True
+
     def test_it_says_why_not(self):
-        answer = self.req("POST", f"/api/environment-leases/{ident(self.held)}/fork", {})
+        lease = self.acquire(self.sandbox_environment())
+        answer = self.req("POST", f"/api/environment-leases/{ident(lease)}/fork", {})
         self.assert_error(answer, 422, contains="Only a daemon that is root can fork a sandbox")
+        self.assertEqual(self.daemon.sql("SELECT id FROM snapshots"), [])
 
 
 if __name__ == "__main__":
