@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import time
 
+import imagestore
+
 ALIVE = 500
 POOL = 8
 TAKES = 60
@@ -83,8 +85,7 @@ class Boxes:
     def __init__(self, tools, scene):
         self.tools, self.scene = tools, scene
         self.environment = self.make("boxes")
-        self.forked = None
-        self.pooled = None  # made when it is measured: filling it takes the machine's time
+        self.pooled = self.forked = self.of_image = None  # made when they are measured: filling the pool takes time
 
     def make(self, name, **config):
         return self.scene.post(f"/api/companies/{self.scene.company}/environments",
@@ -105,7 +106,7 @@ class Boxes:
     def close(self):
         """Boxes outlive their daemon, so none may be left before it ends."""
         req = self.scene.daemon.req
-        for environment in filter(None, (self.environment, self.pooled, self.forked)):
+        for environment in filter(None, (self.environment, self.pooled, self.forked, self.of_image)):
             for lease in self.tools.expect(req("GET", f"/api/environments/{environment}/leases?status=active"), 200):
                 self.release(lease["id"])
             req("DELETE", f"/api/environments/{environment}?closeLeases=true")
@@ -177,6 +178,24 @@ def creation(report, tools, boxes, scratch):
             if (name, n) in s:
                 report.rate(f"{name}, {n} at a time", s[name, n], [] if name == "bare" else [("bare", s["bare", n])],
                             (">=", 200) if (name, n) == ("berth", 8) else None)
+
+
+def image(report, tools, boxes, scratch):
+    """The same cycle with an image of six layers as the root, beside the one without."""
+    files = [imagestore.layer({f"etc/layer-{i}": b"x" * 1000}) for i in range(5)]
+    layout = imagestore.Image(imagestore.programs("true"), *files).layout(scratch / "layout")
+    path = f"/api/companies/{boxes.scene.company}/images"
+    row = tools.expect(boxes.scene.daemon.req("POST", f"{path}/import", {"reference": "six:1", "path": str(layout)}), 202)
+    while row["state"] == "pulling":
+        time.sleep(0.01)
+        row = tools.expect(boxes.scene.daemon.req("GET", f"{path}/{row['id']}"), 200)
+    boxes.of_image = boxes.make("six layers", image="six:1")
+    s = tools.repeat({"plain": lambda: tools.load(boxes.scene.daemon, 1, "run", boxes.environment),
+                      "image": lambda: tools.load(boxes.scene.daemon, 1, "run", boxes.of_image)})
+    plain = s["plain"].median("p50") / 1000
+    report.figure("image of six layers: the same, p50", s["image"].median("p50") / 1000, "ms", s["image"].median("p95"),
+                  s["image"].median("p99"), s["image"].spread("p50"), [("plain", plain)], ("<=", 1.3 * plain),
+                  f"({s['image'].errors()} ERRORS)" if s["image"].errors() else "")
 
 
 def living(report, tools, boxes):
@@ -267,6 +286,7 @@ def bench(report, tools, scratch):
         boxes = Boxes(tools, scene)
         try:
             creation(report, tools, boxes, pathlib.Path(scratch))
+            image(report, tools, boxes, pathlib.Path(scratch))
             living(report, tools, boxes)
             pool(report, tools, boxes)
             if os.geteuid() == 0:

@@ -18,7 +18,7 @@ PROGRAMS = ("sh", "ls", "cat", "id", "env", "stat", "touch", "sha256sum", "readl
 
 
 @functools.cache
-def programs():
+def programs(*more):
     """A layer with a few programs of this machine, all root's."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="programs-"))
     out = io.BytesIO()
@@ -27,7 +27,7 @@ def programs():
         info.uid = info.gid = info.mtime = 0
         return info
     with tarfile.open(fileobj=out, mode="w") as tar:
-        tar.add(small_root(folder / "root", PROGRAMS), ".", filter=owned)
+        tar.add(small_root(folder / "root", PROGRAMS + more), ".", filter=owned)
     shutil.rmtree(folder)
     return out.getvalue()
 

@@ -64,6 +64,17 @@ class Image:
                         "size": len(data)} for data in packed]}).encode()
         self.digest = digest(self.manifest)
 
+    def layout(self, folder):
+        """The same as an OCI layout, under the name v1."""
+        (folder / "blobs/sha256").mkdir(parents=True)
+        (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+        for key, data in {**self.blobs, self.digest: self.manifest}.items():
+            (folder / "blobs/sha256" / key.split(":")[1]).write_bytes(data)
+        (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [{
+            "mediaType": MANIFEST, "digest": self.digest, "size": len(self.manifest),
+            "annotations": {"org.opencontainers.image.ref.name": "v1"}}]}))
+        return folder
+
 
 class Registry:
     """Serves what is in `paths` ({"/v2/x/manifests/latest": bytes}); `rules` has functions by path that answer instead: each gets

@@ -126,7 +126,7 @@ class LookTest(ImagesTest):
                 ".wh.gone": b"", "old/.wh..wh..opq": b"", "old/new": b"new", "etc/app": b"2",
                 "twin": entry("twin", type=tarfile.LNKTYPE, linkname="etc/app")})]
         image = Image(*layers, User="3:4")
-        layout = self.layout(image)
+        layout = image.layout(self.temp_dir() / "layout")
         into = self.temp_dir() / "bundle"
         done = subprocess.run(["umoci", "unpack", *([] if ROOT else ["--rootless"]), "--image", f"{layout}:v1", into],
                               capture_output=True, text=True, timeout=120)
@@ -151,17 +151,6 @@ class LookTest(ImagesTest):
         listed = set(self.inside(lease, "ls -A / /old /etc", cwd="/").split())
         self.assertIn("new", listed)
         self.assertFalse(listed & {"gone", "inner"})
-
-    def layout(self, image):
-        folder = self.temp_dir() / "layout"
-        (folder / "blobs/sha256").mkdir(parents=True)
-        (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        for key, data in {**image.blobs, image.digest: image.manifest}.items():
-            (folder / "blobs/sha256" / key.split(":")[1]).write_bytes(data)
-        (folder / "index.json").write_text(
-            '{"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": "%s", '
-            '"size": %d, "annotations": {"org.opencontainers.image.ref.name": "v1"}}]}' % (image.digest, len(image.manifest)))
-        return folder
 
 
 class StoreTest(ImagesTest):
