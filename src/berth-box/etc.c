@@ -64,12 +64,15 @@ static int write_network(const struct box *b)
         snprintf(text, sizeof(text),
                  "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n",
                  spec_hostname(b));
+        /* In a rootfs or an image they may be links. */
+        (void)unlink("etc/hosts");
+        (void)unlink("etc/hostname");
+        (void)unlink("etc/resolv.conf");
         if (etc_write("etc/hosts", text) < 0)
                 return -1;
         snprintf(text, sizeof(text), "%s\n", spec_hostname(b));
         if (etc_write("etc/hostname", text) < 0)
                 return -1;
-        (void)unlink("etc/resolv.conf"); /* in a rootfs it may be a link */
         if (b->sandbox->spec.network != SANDBOX_NET_HOST)
                 return etc_write("etc/resolv.conf", "# no network\n");
         copy_file("/etc/resolv.conf", "etc/resolv.conf");
@@ -176,7 +179,6 @@ static int add_line(const char *path, uint32_t id, const char *line)
 
 int etc_amend(const struct box *b, struct err *err)
 {
-        (void)mkdir("etc", 0755);
         if (write_network(b) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "amend /etc of the rootfs");
         if (!b->sandbox->spec.own_users &&

@@ -418,10 +418,26 @@ static int make_working_dir(const struct sandbox *s, struct err *err)
         return 0;
 }
 
+/* What is written below these goes where they lead. Until the root is changed that could be the
+ * host: an image that has something else than a directory there gets an empty one. */
+static int make_real_dirs(struct err *err)
+{
+        static const char *const names[] = { "dev", "proc", "etc" };
+        struct stat st;
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                if (lstat(names[i], &st) == 0 && !S_ISDIR(st.st_mode) && unlink(names[i]) < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "make /%s", names[i]);
+                if (mkdir(names[i], 0755) < 0 && errno != EEXIST)
+                        return err_sys(err, ERR_PROVIDER, errno, "make /%s", names[i]);
+        }
+        return 0;
+}
+
 static int fill_root(struct box *b, struct err *err)
 {
         struct sandbox *s = b->sandbox;
-        int r = s->spec.n_base ? 0 : show_programs(err);
+        int r = s->spec.n_base ? make_real_dirs(err) : show_programs(err);
 
         if (r >= 0)
                 r = make_devices(s, err);

@@ -89,6 +89,17 @@ static int check_paths(const struct sandbox_spec *s, struct err *err)
         return 0;
 }
 
+bool sandbox_path_is_plain(const char *path)
+{
+        if (*path != '/')
+                return false;
+        for (const char *at = path; at; at = strchr(at + 1, '/'))
+                if (str_starts(at, "/./") || str_starts(at, "/../") || str_starts(at, "//") ||
+                    streq(at, "/") || streq(at, "/.") || streq(at, "/.."))
+                        return false;
+        return true;
+}
+
 /* Where the workspace may lie inside: not over what makes the sandbox one. */
 static int check_inside(const char *path, struct err *err)
 {
@@ -97,13 +108,11 @@ static int check_inside(const char *path, struct err *err)
 
         if (!path)
                 return 0;
-        for (const char *at = path; at; at = strchr(at + 1, '/'))
-                if (str_starts(at, "/./") || str_starts(at, "/../") || str_starts(at, "//") ||
-                    streq(at, "/") || streq(at, "/.") || streq(at, "/.."))
-                        return err_set(err, ERR_UNPROCESSABLE,
-                                       "workspace path '%s' must be plain, without '.', '..' or "
-                                       "empty parts",
-                                       path);
+        if (!sandbox_path_is_plain(path))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "workspace path '%s' must be plain, without '.', '..' or empty "
+                               "parts",
+                               path);
         for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
                 size_t n = strlen(taken[i]);
 
@@ -157,6 +166,12 @@ static int check_values(const struct sandbox_spec *s, struct err *err)
                                "commands cannot be user %u, group %u: the sandbox has ids up to "
                                "%u",
                                sandbox_user_id(s), sandbox_group_id(s), s->n_ids - 2);
+        /* It is made before the root is changed: nothing may lead out of it. */
+        if (s->working_dir && !sandbox_path_is_plain(s->working_dir))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "working directory '%s' must be plain, without '.', '..' or empty "
+                               "parts",
+                               s->working_dir);
         if (s->storage != SANDBOX_STORE_TMPFS && !s->storage_path)
                 return err_set(err, ERR_UNPROCESSABLE, "this kind of storage needs a path");
         if (s->workspace != SANDBOX_WORK_PRIVATE && !s->workspace_dir)

@@ -140,6 +140,9 @@ uint32_t sandbox_host_id(const struct sandbox_spec *spec, uint32_t inner);
 uint32_t sandbox_user_id(const struct sandbox_spec *spec);
 uint32_t sandbox_group_id(const struct sandbox_spec *spec);
 
+/* Absolute, more than "/", without ".", ".." or empty parts. */
+bool sandbox_path_is_plain(const char *path);
+
 /* Checks what can be known without trying: ids, paths, combinations. ERR_UNPROCESSABLE with the
  * reason. */
 int sandbox_spec_check(const struct sandbox_spec *spec, struct err *err);

@@ -367,6 +367,21 @@ class StorageTest(SandboxTest):
         out, _ = box.shell("ls /etc/replaced; echo x > /etc/hidden; cat /etc/hidden", env={"PATH": "/bin"})
         self.assertEqual(out, "x\n")
 
+    def test_links_of_an_image_do_not_lead_out(self):
+        # Until the root is changed, an absolute link means the host's directory.
+        for link in ("etc", "dev", "proc", "etc/hosts"):
+            outside, top = self.folder(), self.folder()
+            outside.chmod(0o777)
+            outside.parent.chmod(0o755)
+            (top / link).parent.mkdir(exist_ok=True)
+            (top / link).symlink_to(outside / "new" if link == "etc/hosts" else outside)
+            box = self.box(base=[str(top), str(small_root(self.folder() / "root"))], root=True, own_users=True)
+            self.assertEqual(os.listdir(outside), [])
+            out, _ = box.shell("cat /etc/hosts; ls -d /proc/self/fd /dev/null", env={"PATH": "/bin"})
+            self.assertIn("127.0.0.1 localhost", out, link)
+            self.assertIn("/dev/null", out, link)
+        self.assertIn("must be plain", self.refused(base=[str(top)], working_dir="/../../var/tmp/x"))
+
     def test_commands_are_the_user_of_the_image(self):
         box = self.box(base=self.image(2), own_users=True, user=33, group=34, working_dir="/srv")
         out, _ = box.shell("id -u; id -g; touch /workspace/mine && stat -c %u:%g /workspace/mine; touch /etc/x", env={"PATH": "/bin"})

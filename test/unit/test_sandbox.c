@@ -134,6 +134,9 @@ static void test_what_cannot_be(void **state)
         s.n_layers = SANDBOX_MAX_LAYERS + 1;
         refuse(&s, "layers");
         s = plain();
+        s.working_dir = "/../x";
+        refuse(&s, "working directory '/../x' must be plain");
+        s = plain();
         s.n_base = SANDBOX_MAX_BASE + 1;
         refuse(&s, "layers in an image");
         s = plain();

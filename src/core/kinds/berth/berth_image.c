@@ -77,11 +77,16 @@ static int load_image(struct op *op, struct runtime *rt, const struct sandbox_ro
         return r < 0 ? r : images_get(db, row->image_id, op->arena, ret, err);
 }
 
-static const char *working_dir(const json_t *image)
+/* One that is not plain could lead out of the image: commands begin in /workspace instead. */
+static const char *working_dir(struct arena *arena, const json_t *image)
 {
         const char *dir = json_get_string(image, "workingDir");
+        size_t n = dir ? strlen(dir) : 0;
 
-        return dir && *dir == '/' && dir[1] ? dir : NULL;
+        while (n > 1 && dir[n - 1] == '/')
+                n--;
+        dir = n ? arena_strndup(arena, dir, n) : NULL;
+        return dir && sandbox_path_is_plain(dir) ? dir : NULL;
 }
 
 int berth_image_spec(struct op *op, struct runtime *rt, const json_t *config,
@@ -98,7 +103,7 @@ int berth_image_spec(struct op *op, struct runtime *rt, const json_t *config,
         if (r < 0)
                 return r;
         spec->n_base = (uint32_t)r;
-        spec->working_dir = working_dir(json_from_text(op->arena, image.config));
+        spec->working_dir = working_dir(op->arena, json_from_text(op->arena, image.config));
         if (json_get_string(config, "user"))
                 return 0;
         spec->own_users = true;
@@ -127,7 +132,7 @@ int berth_image_defaults(struct op *op, struct runtime *rt, const struct sandbox
                 json_object_set_new(variables, "LOGNAME", json_string(user.name));
         }
         json_object_update(variables, json_get_object(doc, "env"));
-        if (working_dir(doc))
-                *ret_cwd = working_dir(doc);
+        if (working_dir(op->arena, doc))
+                *ret_cwd = working_dir(op->arena, doc);
         return 0;
 }
