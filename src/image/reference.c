@@ -113,8 +113,10 @@ static int take_host(struct part *name, struct image_ref *ref, struct err *err)
                 return err_wrap(err, ERR_INVALID, "its registry");
         for (char *c = ref->host; *c; c++)
                 *c = (char)tolower((unsigned char)*c);
-        if (streq(ref->host, "index.docker.io") || streq(ref->host, "registry-1.docker.io"))
+        if (streq(ref->host, "index.docker.io") || streq(ref->host, "registry-1.docker.io")) {
+                memset(ref->host, 0, sizeof(ref->host)); /* equal references are equal bytes */
                 memcpy(ref->host, DEFAULT_HOST, sizeof(DEFAULT_HOST));
+        }
         name->at += host.len + 1;
         name->len -= host.len + 1;
         return 0;

@@ -74,8 +74,11 @@ static void test_references(void **state)
                         continue;
                 image_ref_format(&ref, whole);
                 assert_string_equal(whole, references[i].whole);
-                assert_int_equal(image_ref_parse(whole, &ref, &err), 0);
-                image_ref_format(&ref, again);
+                struct image_ref same;
+
+                assert_int_equal(image_ref_parse(whole, &same, &err), 0);
+                assert_memory_equal(&ref, &same, sizeof(ref));
+                image_ref_format(&same, again);
                 assert_string_equal(again, whole);
         }
         /* At the limits, and one past them. */
