@@ -286,7 +286,8 @@ static int copy_part(struct making *m, size_t i, const char *copy, struct err *e
                         err);
 }
 
-/* Root of a fork must be able to search the directory. */
+/* Root of a fork must be able to search the directory. It is not synced: forks do not outlive this
+ * machine's running, and a snapshot of one of them syncs all that it stands on with itself. */
 static int copy_place(struct making *m, const char *copy, struct err *err)
 {
         uid_t owner = (uid_t)m->sandbox.first_id;
@@ -300,7 +301,7 @@ static int copy_place(struct making *m, const char *copy, struct err *err)
                 FAULT("sandbox.fork_copy.part");
         }
         FAULT("sandbox.fork_copy.after");
-        return r < 0 ? r : sync_tree(copy, err);
+        return r;
 }
 
 /* The source is frozen, but commands can be started in it, and the lease can be resumed. */
@@ -325,7 +326,7 @@ static int put_in_place(struct making *m, const char *copy, struct err *err)
         FAULT("sandbox.snapshot_rename.before");
         if (rename(copy, path) < 0)
                 r = err_sys(err, ERR_IO, errno, "put the snapshot in place");
-        if (r >= 0)
+        if (r >= 0 && !m->row.fork_by)
                 r = sync_tree(m->rt->sandbox->snapshots_dir, err);
         FAULT("sandbox.snapshot_rename.after");
         return r;
