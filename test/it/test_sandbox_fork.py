@@ -6,6 +6,7 @@ import unittest
 
 from berthtest import ident, wait_until
 from imagestore import ImagesTest
+from imagetest import layer
 from sandboxtest import SandboxTest
 from workspacetest import WorkspaceTest, contents
 
@@ -209,6 +210,22 @@ class FewIdsTest(SandboxTest):
         self.assertEqual(len(self.daemon.sql("SELECT id FROM environment_leases")), 4)
         wait_until(lambda: not self.daemon.sql("SELECT id FROM snapshots"), "the files are gone")
         self.assertEqual(list((self.daemon.data / "snapshots").glob("*")), [])
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can show files with other owners")
+class ImageTest(ImagesTest):
+    def test_a_fork_has_the_image_of_its_source(self):
+        reference = self.put("tools", layer({"etc/image": b"image"}))
+        source = self.acquire(self.sandbox_environment(image=reference, storage="disk"))
+        self.inside(source, "echo w > /etc/written; echo t > /tmp/t; echo k > /workspace/k")
+        fork = self.ok("POST", f"/api/environment-leases/{ident(source)}/fork", {}, 201)[0]
+        look = "cat /etc/image /etc/written /tmp/t /workspace/k; id -u; pwd"
+        was = self.inside(source, look)
+        self.assertIn("imagew\nt\nk\n", was)
+        self.assertEqual(self.inside(fork, look), was)
+        memory = self.acquire(self.sandbox_environment("memory", image=reference))
+        answer = self.req("POST", f"/api/environment-leases/{ident(memory)}/fork", {})
+        self.assert_error(answer, 422, contains='only with storage "disk"')
 
 
 class OrdinaryUserTest(ImagesTest):
