@@ -8,7 +8,7 @@
 #define POLL_US   200000
 #define BAR_WIDTH 24
 
-const struct cli_kind kind_image = {
+static const struct cli_kind kind_image = {
         .what = "image",
         .command = "image",
         .path = "/api/companies/{company}/images",
@@ -97,8 +97,11 @@ static int follow_image(struct cli *c, json_t *image, json_t **ret, struct err *
         return r;
 }
 
-int image_follow(struct cli *c, const char *suffix, json_t *take_body, json_t **ret,
-                 struct err *err)
+/* POST `body` to the company's images (or to `suffix` below them) and follow what it began to its
+ * end: a bar for each layer on a terminal, a line for each elsewhere, on standard error. *ret: the
+ * image, ready. */
+static int image_follow(struct cli *c, const char *suffix, json_t *take_body, json_t **ret,
+                        struct err *err)
 {
         const char *path;
         json_t *image;

@@ -66,8 +66,8 @@ int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
 int secret_imported(struct cli *c, const json_t *answer);
 
 /* Each in the file of its commands. */
-extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_image,
-        kind_agent, kind_run, kind_issue, kind_project, kind_secret, kind_vault;
+extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_agent,
+        kind_run, kind_issue, kind_project, kind_secret, kind_vault;
 
 struct cli {
         const struct cli_hooks *hooks;

@@ -264,9 +264,10 @@ class SecretScan(ScanCase):
         self.assert_clean()
         self.daemon.start()
 
-    # What needs something that is not made here: a sign-in, a snapshot, a browser, an installation that goes on. Those of
+    # What needs something that is not made here: a sign-in, a snapshot, an image, a browser, an installation that goes on. Those of
     # plugins are seen below.
     absent = {"/api/issues", "/api/cli-auth/challenges/:id", "/api/companies/:companyId/environment-snapshots/:name",
+              "/api/companies/:companyId/images/:name",
               "/api/auth/get-session", "/api/plugins/operations/:operationId",
               "/api/companies/:companyId/events", "/api/companies/:companyId/events/ws",
               "/api/environment-leases/:id/terminal/ws", "/api/workspace-operations/:id/log", "/api/goals/:id",

@@ -61,15 +61,9 @@ int image_login_for(struct op *op, struct runtime *rt, const char *company_id,
 int image_open_source(struct op *op, struct runtime *rt, const char *company_id, const char *path,
                       int *ret_fd, struct err *err);
 
-/* The intent: the row, `pulling`. ERR_UNPROCESSABLE for a bad reference or a registry that the
- * settings do not allow. *ret is in the operation's arena. */
-int image_begin(struct op *op, struct runtime *rt, const struct image_request *req,
-                struct image_row *ret, struct err *err);
-/* Get everything that the row is still missing. The row is `ready` or `failed` afterwards, and
- * *row says what it is. */
-int image_get(struct op *op, struct runtime *rt, const struct image_request *req,
-              struct image_row *row, struct err *err);
-/* The same on a thread of its own: the answer is the row, `pulling`. Takes login and source. */
+/* Record the intent, and get everything on a thread of its own: the answer is the row, `pulling`,
+ * in the operation's arena; later it is `ready` or `failed`. Takes login and source.
+ * ERR_UNPROCESSABLE for a bad reference or a registry that the settings do not allow. */
 int image_start(struct op *op, struct runtime *rt, const struct image_request *req,
                 struct image_login *take_login, int take_source, struct image_row *ret,
                 struct err *err);

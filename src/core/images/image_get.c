@@ -103,8 +103,9 @@ static int image_insert(struct db *db, void *arg, struct err *err)
         return images_insert(db, arg, err);
 }
 
-int image_begin(struct op *op, struct runtime *rt, const struct image_request *req,
-                struct image_row *ret, struct err *err)
+/* The intent: the row, `pulling`. */
+static int image_begin(struct op *op, struct runtime *rt, const struct image_request *req,
+                       struct image_row *ret, struct err *err)
 {
         int64_t now = clock_now_us();
         char text[IMAGE_REF_SIZE];
@@ -442,8 +443,10 @@ static int get_image(struct getting *g, struct err *err)
         return r < 0 ? r : get_layers(g, err);
 }
 
-int image_get(struct op *op, struct runtime *rt, const struct image_request *req,
-              struct image_row *row, struct err *err)
+/* Get everything that the row is still missing. The row is `ready` or `failed` afterwards, and
+ * *row says what it is. */
+static int image_get(struct op *op, struct runtime *rt, const struct image_request *req,
+                     struct image_row *row, struct err *err)
 {
         CLEAN(getting_done)
         struct getting g = { .op = op, .rt = rt, .req = req, .row = row, .tree = -1 };
