@@ -21,6 +21,7 @@ struct making {
         struct runtime *rt;
         const struct image_row *image;
         struct layer_work *at;
+        struct layer_work *claimed; /* as the transaction leaves them; it may be repeated */
         size_t n;
         const struct layer_bringer *bringer;
 };
@@ -75,7 +76,7 @@ static int claim_cut(struct db *db, struct making *m, struct layer_work *l, stru
 
 static int claim_layer(struct db *db, struct making *m, size_t i, struct err *err)
 {
-        struct layer_work *l = &m->at[i];
+        struct layer_work *l = &m->claimed[i];
         int r;
 
         if (is_ready(l))
@@ -98,6 +99,7 @@ static int claim_layers(struct db *db, void *arg, struct err *err)
         struct making *m = arg;
         int r = 0;
 
+        memcpy(m->claimed, m->at, m->n * sizeof(*m->at));
         for (size_t i = 0; r >= 0 && i < m->n; i++)
                 r = claim_layer(db, m, i, err);
         return MIN(r, 0);
@@ -151,17 +153,13 @@ static int unpack_into(struct making *m, const struct layer_work *l, int dir, in
 
 static int layer_record_ready(struct db *db, void *arg, struct err *err)
 {
-        struct layer_work *l = arg;
+        const struct layer_work *l = arg;
         struct image_layer_row to = l->row;
 
         to.state = LAYER_READY;
         to.updated_at = clock_now_us();
         int r = image_layers_move(db, &l->row, &to, err);
-        if (r == 0)
-                return err_set(err, ERR_CONFLICT, "A layer was taken over meanwhile.");
-        if (r > 0)
-                l->row = to;
-        return r;
+        return r == 0 ? err_set(err, ERR_CONFLICT, "A layer was taken over meanwhile.") : r;
 }
 
 static int layer_record_cut(struct db *db, void *arg, struct err *err)
@@ -193,6 +191,7 @@ static int finish_layer(struct making *m, struct layer_work *l, int dir, int blo
         if (r < 0)
                 return r;
         (void)unlinkat(dir, "blob", 0);
+        l->row.state = LAYER_READY;
         l->is_ours = false;
         say(m, l, "ready");
         return 0;
@@ -278,13 +277,21 @@ int image_layers_make(struct op *op, struct runtime *rt, const struct image_row 
                       struct layer_work *at, size_t n, const struct layer_bringer *bringer,
                       struct err *err)
 {
-        struct making m = { op, rt, image, at, n, bringer };
+        struct making m = {
+                .op = op, .rt = rt, .image = image, .at = at, .n = n, .bringer = bringer
+        };
         int r = 0;
+
+        m.claimed = arena_alloc(op->arena, n * sizeof(*m.claimed));
 
         while (r >= 0) {
                 FAULT("image.claim.before");
                 r = store_write(op, rt->store, claim_layers, &m, err);
                 FAULT("image.claim.after");
+                for (size_t i = 0; r >= 0 && i < n; i++) {
+                        at[i].row = m.claimed[i].row;
+                        at[i].is_ours = m.claimed[i].is_ours;
+                }
                 if (r >= 0)
                         r = make_ours(&m, err);
                 for (size_t i = 0; r >= 0 && i < n; i++)

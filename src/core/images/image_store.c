@@ -123,6 +123,7 @@ struct removal {
         struct runtime *rt;
         const char *id;
         bool unless_used; /* not an error then */
+        bool is_kept;     /* for that reason */
         struct image_row row;
 };
 
@@ -136,10 +137,9 @@ static int image_begin_delete(struct db *db, void *arg, struct err *err)
                 r = images_count_users(db, d->id, &users, err);
         if (r < 0)
                 return r;
-        if (users > 0 && d->unless_used) {
-                d->id = NULL;
+        d->is_kept = users > 0 && d->unless_used;
+        if (d->is_kept)
                 return 0;
-        }
         if (users > 0)
                 return err_set(err, ERR_CONFLICT,
                                "The image %s is in use by %lld sandboxes or snapshots that stand "
@@ -172,7 +172,7 @@ static int remove_image(struct op *op, struct runtime *rt, struct removal *d, st
         FAULT("image.delete.before");
         int r = store_write(op, rt->store, image_begin_delete, d, err);
         FAULT("image.delete.after");
-        if (r < 0 || !d->id)
+        if (r < 0 || d->is_kept)
                 return r;
         struct op shield = op_shield(op, rt->settings.close_timeout_ms);
 
@@ -231,7 +231,7 @@ static int remove_one(struct op *op, struct runtime *rt, const char *id, int64_t
         struct removal d = { .op = op, .rt = rt, .id = id, .unless_used = true };
         int r = remove_image(op, rt, &d, err);
 
-        if (r >= 0 && d.id)
+        if (r >= 0 && !d.is_kept)
                 ++*count;
         return r == ERR_NOT_FOUND ? 0 : r;
 }
