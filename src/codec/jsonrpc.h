@@ -15,6 +15,7 @@
 #define RPC_WORKER_ERROR           (-32002)
 #define RPC_TIMEOUT                (-32003)
 #define RPC_METHOD_NOT_IMPLEMENTED (-32004)
+#define RPC_OUTCOME_UNKNOWN        (-32020) /* Berth's own: it may have been done */
 
 enum jsonrpc_kind {
         JSONRPC_UNKNOWN, /* a message, but none that we know */

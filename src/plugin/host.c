@@ -45,6 +45,7 @@ static void fill_times(struct worker_times *t)
         or_default(&t->backoff_max, 300000);
         or_default(&t->stable, 60000);
         or_default(&t->crash_budget, 10);
+        or_default(&t->settle, 60000);
 }
 
 #ifdef BERTH_FAULTS
@@ -66,6 +67,7 @@ static void read_test_times(struct worker_times *t)
                 { "backoff_max=", &t->backoff_max },
                 { "stable=", &t->stable },
                 { "crash_budget=", &t->crash_budget },
+                { "settle=", &t->settle },
         };
         const char *s = getenv("BERTH_TEST_PLUGIN_TIMES");
 
@@ -92,6 +94,11 @@ int plugin_host_new(const struct plugin_host_config *config, struct plugin_host 
         pthread_mutex_init(&host->lock, NULL);
         *ret = host;
         return 0;
+}
+
+int64_t plugin_host_settle_ms(const struct plugin_host *host)
+{
+        return host->config.times.settle;
 }
 
 void plugin_host_free(struct plugin_host *host)

@@ -70,6 +70,7 @@ struct worker_times {
         int64_t backoff_max;  /* 300000 */
         int64_t stable;       /* 60000: after this crashes are counted anew */
         int64_t crash_budget; /* 10 in a row */
+        int64_t settle;       /* 60000: for a provider to carry out a request that was cut off */
 };
 
 struct plugin_host_config {
@@ -132,6 +133,7 @@ bool plugin_host_view(struct plugin_host *host, const char *plugin_id, struct wo
 bool plugin_host_is_running(struct plugin_host *host, const char *plugin_id);
 /* Whether the worker said that it has the method. */
 bool plugin_host_supports(struct plugin_host *host, const char *plugin_id, const char *method);
+int64_t plugin_host_settle_ms(const struct plugin_host *host);
 const char *worker_state_name(enum worker_state state);
 
 /* Operation: call and wait. The error's code says what is known of the effect: ERR_UNCERTAIN when

@@ -41,7 +41,11 @@ static bool is_file(const char *path)
         return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* package.json */
+/* package.json, or the manifest alone */
+
+/* A folder with this file needs nothing else to be a plugin: no package.json, and no program is run
+ * to read the manifest. */
+#define STATIC_MANIFEST "berth-plugin.json"
 
 static int read_package_json(struct op *op, const char *root, json_t **ret, struct err *err)
 {
@@ -77,6 +81,13 @@ static int find_manifest(struct op *op, const struct package *p, const json_t *p
         const char *said = json_get_string(section, "manifest");
         struct arena *a = op->arena;
 
+        if (!package_json) {
+                *ret = resolve(a, p->root, STATIC_MANIFEST);
+                if (is_file(*ret))
+                        return 0;
+                return err_set(err, ERR_INVALID,
+                               "%s/" STATIC_MANIFEST " is not a file of the plugin", p->root);
+        }
         if (said) {
                 *ret = resolve(a, p->root, said);
                 if (is_file(*ret))
@@ -173,7 +184,8 @@ int package_open(struct op *op, const struct plugin_tools *tools, const char *ba
         if (r < 0 || !is_inside(real_base, p.root))
                 return err_set(err, ERR_INVALID,
                                "Package directory not found after installation: %s", root);
-        r = read_package_json(op, p.root, &package_json, err);
+        if (access(arena_printf(op->arena, "%s/" STATIC_MANIFEST, p.root), F_OK) < 0)
+                r = read_package_json(op, p.root, &package_json, err);
         if (r < 0)
                 return r;
         p.name = arena_strdup(op->arena, json_get_string(package_json, "name"));

@@ -310,6 +310,7 @@ static void rpc_answer(struct worker *w, struct rpc_call *c, const struct jsonrp
                 worker_redact(w, jsonrpc_error_text(m), text, sizeof(text));
                 (void)rpc_fail(&err,
                                code == RPC_METHOD_NOT_IMPLEMENTED ? ERR_NOT_IMPLEMENTED
+                               : code == RPC_OUTCOME_UNKNOWN      ? ERR_UNCERTAIN
                                                                   : ERR_PROVIDER,
                                code, text);
                 rpc_settle(c, err.code, NULL, &err);

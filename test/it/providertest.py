@@ -12,7 +12,7 @@ import unittest
 from berthtest import SOURCE, BerthTest, ident, wait_until
 
 KEY = "acme.provider"
-TIMES = "initialize=5000,drain=200,shutdown=1000,leave=200,term=200,kill=1000,backoff=1,backoff_max=5,crash_budget=1000"
+TIMES = "settle=1,initialize=5000,drain=200,shutdown=1000,leave=200,term=200,kill=1000,backoff=1,backoff_max=5,crash_budget=1000"
 RUN = "33333333-3333-4333-8333-333333333333"
 SECRET_SCHEMA = {"type": "object", "properties": {"image": {"type": "string"},
                                                   "apiKey": {"type": "string", "format": "secret-ref"}}}
@@ -37,7 +37,7 @@ def write_package(path, worker, **more):
         "paperclipPlugin": {"manifest": "./manifest.js", "worker": "./worker.py"}}))
     (path / "manifest.js").write_text(f"export default {json.dumps(manifest(**more))}")
     shutil.copy(worker, path / "worker.py")
-    if worker.name == "runner.py":
+    if worker.name in ("runner.py", "lister.py"):
         shutil.copy(worker.parent / "provider.py", path)
     return path
 

@@ -51,7 +51,8 @@ def sandbox(ident):
 
 def acquire(params):
     ident = f"sb-{params['runId']}-{time.monotonic_ns()}"
-    open(sandbox(ident), "w", encoding="utf-8").close()
+    with open(sandbox(ident), "w", encoding="utf-8") as file:
+        json.dump(params.get("owner"), file)
     return {"providerLeaseId": ident, "metadata": {"sandboxId": ident, "remoteCwd": "/work"}}
 
 
@@ -67,6 +68,11 @@ def remove(params):
             os.unlink(sandbox(params["providerLeaseId"]))
         except FileNotFoundError:
             pass
+
+
+def list_leases(_):
+    """Only where `methods` says that there is this one."""
+    return {"leases": [{"providerLeaseId": name, "owner": read(sandbox(name), None)} for name in os.listdir("world")]}
 
 
 def release(params):
@@ -88,6 +94,7 @@ DO = {
     "environmentDestroyLease": remove,
     "environmentRealizeWorkspace": lambda p: {"cwd": "/work", "metadata": {"given": p["workspace"]}},
     "environmentExecute": execute,
+    "environmentListLeases": list_leases,
 }
 
 

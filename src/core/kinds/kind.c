@@ -215,7 +215,7 @@ bool kind_can_find(const struct runtime *rt, const struct place *place)
 {
         const struct kind *kind = kind_of_place(rt, place);
 
-        return kind && kind->list;
+        return kind && kind->list && (!kind->can_list || kind->can_list(rt, place));
 }
 
 bool kind_is_dead(const struct runtime *rt, const struct place *place)

@@ -222,6 +222,9 @@ struct kind {
         /* Everything that exists now. NULL: the kind cannot list. */
         int (*list)(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                     struct err *err);
+        /* Whether list() would name this place, where that differs from place to place. NULL: it
+         * does. */
+        bool (*can_list)(const struct runtime *rt, const struct place *place);
         /* Whether its places are nothing but rows here, so that list() names none. NULL: they are
          * more. */
         bool (*is_only_rows)(const struct runtime *rt);

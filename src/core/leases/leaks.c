@@ -64,6 +64,12 @@ static void note_not_listable(struct survey *s, const char *name)
         l->not_listable[l->n_not_listable++] = name;
 }
 
+/* What a kind is called in the list of those that cannot list. */
+static const char *name_of(const struct kind *kind)
+{
+        return kind->provider ? kind->provider : kind->driver;
+}
+
 static struct found *find_thing(struct world *w, const char *tag)
 {
         for (size_t i = 0; i < w->n; i++)
@@ -102,7 +108,7 @@ static int list_world(struct survey *s, struct world *w, struct err *err)
                         return r;
                 log_warn("a driver could not list what it runs", LOG_S("driver", (*k)->driver),
                          LOG_S("error", err ? err->msg : ""));
-                note_not_listable(s, (*k)->driver);
+                note_not_listable(s, name_of(*k));
                 err_clear(err);
         }
         return 0;
@@ -112,7 +118,7 @@ static int judge_place(struct survey *s, const struct place *p, struct err *err)
 {
         const struct kind *kind = kind_of_place(s->rt, p);
         struct found *thing = find_thing(&s->world, p->id);
-        bool can_list = kind && kind->list && !is_not_listable(s, kind->driver) &&
+        bool can_list = kind && kind_can_find(s->rt, p) && !is_not_listable(s, name_of(kind)) &&
                         (!kind->is_only_rows || !kind->is_only_rows(s->rt));
         struct place now;
         int r = 0;
@@ -389,7 +395,8 @@ static int write_decision(struct db *db, void *arg, struct err *err)
         }
         if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
                 kind = kind_of_place(d->rt, &d->place);
-                if (!d->place.provider_lease_id && kind && kind->closes_by_id)
+                if (!d->place.provider_lease_id && kind && kind->closes_by_id &&
+                    !kind_can_find(d->rt, &d->place))
                         return err_set(
                                 err, ERR_CONFLICT,
                                 "The provider never said what it made, if anything, and cannot "

@@ -156,12 +156,15 @@ static void add_holder(json_t *params, const struct lease_request *req)
                                 (json_t *)req->workspace_settings);
 }
 
-static json_t *acquire_params(const struct lease_request *req)
+static json_t *acquire_params(const struct runtime *rt, const struct place *place,
+                              const struct plugin_target *target, const struct lease_request *req)
 {
         json_t *params = json_pack("{s:s}", "runId", req->run_id ? req->run_id : uuid_new_run().s);
         char until[ISO_TIME_LEN + 1];
 
         add_holder(params, req);
+        if (plugin_target_lists(rt, target))
+                json_object_set_new(params, "owner", plugin_owner(rt, place->id));
         if (req->ttl_ms) {
                 clock_iso(clock_wall_us() + req->ttl_ms * US_PER_MS, until);
                 json_object_set_new(params, "requestedExpiresAt", json_string(until));
@@ -193,7 +196,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
                 .scope = &scope,
                 .method = ACQUIRE,
                 .config = config,
-                .take_params = acquire_params(req),
+                .take_params = acquire_params(rt, place, &target, req),
                 .limit_ms = plugin_limit_lease(&target, config),
                 .late = late_lease_arrived,
                 .ctx = late,
@@ -336,11 +339,36 @@ int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct pl
         return exec_remote_end_place(op, rt, place->id, err);
 }
 
+/* The place of an acquire whose answer never came: the provider is asked by our tag. A request that
+ * was cut off may still be carried out there, so a sandbox that is not there yet is waited for.
+ * ERR_NOT_FOUND: it does not exist, and will not. */
+static int find_unnamed(struct op *op, struct runtime *rt, struct place *place,
+                        const struct plugin_target *target, const json_t *recorded, struct err *err)
+{
+        int64_t settle_us = plugin_host_settle_ms(plugin_registry_host(rt->plugins)) * US_PER_MS;
+        json_t *config = NULL;
+        int r = plugin_config_for(op, rt, place, target, recorded, &config, err);
+
+        if (r >= 0)
+                r = plugin_place_find(op, rt, place, target, config, &place->provider_lease_id,
+                                      err);
+        if (r < 0 || place->provider_lease_id)
+                return r;
+        if (clock_now_us() < place->created_at + settle_us) {
+                (void)err_set(err, ERR_PROVIDER,
+                              "the provider does not have the sandbox, and may still be making it");
+                err_mark_transient(err);
+                return ERR_PROVIDER;
+        }
+        return err_set(err, ERR_NOT_FOUND, "The provider has no sandbox for the place.");
+}
+
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err)
 {
         json_t *recorded = plugin_object(op, place->config), *answer = NULL;
         struct plugin_target target;
+        struct place known = *place;
         const char *method;
         int r;
 
@@ -353,12 +381,19 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
         r = target_of(op, rt, recorded, &target, err);
         if (r < 0)
                 return r;
+        if (!known.provider_lease_id && target.is_sandbox && plugin_target_lists(rt, &target)) {
+                r = find_unnamed(op, rt, &known, &target, recorded, err);
+                if (r == ERR_NOT_FOUND)
+                        err_clear(err);
+                if (r < 0)
+                        return r == ERR_NOT_FOUND ? 0 : r;
+        }
         method = destroy && plugin_host_supports(plugin_registry_host(rt->plugins),
                                                  target.plugin_id, DESTROY)
                          ? DESTROY
                          : RELEASE;
         FAULT("provider.release.before");
-        r = ask_about(op, rt, place, method, recorded, &target, NULL, &answer, err);
+        r = ask_about(op, rt, &known, method, recorded, &target, NULL, &answer, err);
         FAULT("provider.release.after");
         /* A provider without release has nothing to give up. */
         if (r == ERR_NOT_IMPLEMENTED) {

@@ -119,6 +119,18 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            bool resumed, json_t *metadata);
 
+/* plugin_list.c: what exists at a provider. Whether the worker can tell; who owns what is made for
+ * a place (NULL: no certain one), a new reference; the id of the sandbox that was made for a place,
+ * NULL when there is none. */
+bool plugin_target_lists(const struct runtime *rt, const struct plugin_target *target);
+bool plugin_place_can_list(const struct runtime *rt, const struct place *place);
+json_t *plugin_owner(const struct runtime *rt, const char *place_id);
+int plugin_place_find(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct plugin_target *target, const json_t *config, const char **ret_id,
+                      struct err *err);
+int plugin_sandbox_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+                        struct err *err);
+
 /* A lease that exists: its place, the plugin that serves it, and the stored configuration
  * (borrowed). */
 struct plugin_lease {
