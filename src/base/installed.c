@@ -34,6 +34,21 @@ const char *installed_box(struct arena *a)
         return find_beside(a, places, ARRAY_LEN(places), X_OK);
 }
 
+const char *installed_provider(struct arena *a, const char *name)
+{
+        const char *places[] = { arena_printf(a, "providers/%s/berth-plugin.json", name),
+                                 arena_printf(a, "../libexec/berth/providers/%s/berth-plugin.json",
+                                              name) };
+        const char *manifest = strchr(name, '/') || *name == '.'
+                                       ? NULL
+                                       : find_beside(a, places, ARRAY_LEN(places), R_OK);
+        char real[PATH_MAX];
+
+        if (!manifest || !realpath(manifest, real))
+                return NULL;
+        return arena_strndup(a, real, (size_t)(strrchr(real, '/') - real));
+}
+
 const char *installed_examples(struct arena *a)
 {
         static const char *const places[] = { "../share/berth/examples", "../examples" };

@@ -341,13 +341,14 @@ const struct cli_command plugin_commands[] = {
                    .none = "no plugins" } },
         { "show", "KEY|ID", "Show one plugin", "berth plugin show acme.sandbox", .words = 1,
           .act = { &kind_plugin } },
-        { "install", "PACKAGE[@VERSION]|PATH [OPTION]...",
+        { "install", "PACKAGE[@VERSION]|PATH|berth:NAME [OPTION]...",
           "Fetch a plugin with npm, or take one from a directory, and start it",
           "berth plugin install acme-sandbox@1.2.0", .words = 1,
           .notes =
                   "Packages are fetched without running their scripts. A word with a slash,\n"
-                  "unless it begins with @, is a directory, which is used where it is. Exit status "
-                  "1\nwhen the plugin does not start.",
+                  "unless it begins with @, is a directory, which is used where it is. berth:NAME is\n"
+                  "a provider that comes with Berth: cloudflare (docs/providers.md).\n"
+                  "Exit status 1 when the plugin does not start.",
           .options = OPTIONS({ "local", NULL, "a directory of the daemon's machine", 'l' },
                              { "version", "VERSION", "version or range; also PACKAGE@VERSION" },
                              QUIET_OPTION),

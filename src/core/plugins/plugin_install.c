@@ -1,7 +1,10 @@
 /* Installs a plugin: fetches it, records it, loads it. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/installed.h"
 #include "core/plugins/plugin_internal.h"
+
+#define OWN_PREFIX "berth:" /* before the name of a provider that Berth brings along */
 
 /* The request */
 
@@ -23,6 +26,17 @@ static int check_install_body(json_t *body, struct arena *a, struct plugin_sourc
         ret->is_local = json_is_true(is_local);
         if (!ret->name)
                 return err_set(err, ERR_INVALID, "packageName cannot be empty");
+        if (!ret->is_local && str_starts(ret->name, OWN_PREFIX)) {
+                const char *own = installed_provider(a, ret->name + strlen(OWN_PREFIX));
+
+                if (!own)
+                        return err_set(err, ERR_INVALID,
+                                       "Berth brings no provider \"%.100s\" along "
+                                       "(docs/providers.md lists them).",
+                                       ret->name + strlen(OWN_PREFIX));
+                ret->name = own;
+                ret->is_local = true;
+        }
         if (!ret->is_local && !package_name_is_valid(ret->name))
                 return err_set(err, ERR_INVALID, "packageName contains invalid characters");
         if (!ret->is_local && ret->version && !package_version_is_valid(ret->version))
