@@ -43,6 +43,18 @@ test:
 	@scripts/build build
 	@test/run --build build $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
+# Each transaction twice (src/store/store.h): the store, and files that write most kinds of rows.
+repeat:
+	@scripts/setup test
+	@scripts/build build
+	@TEST_REPEAT_WRITES=1 test/run --build build $(if $(T),-k '$(T)',$(addprefix -k ,unit/test_store it/test_leases.py it/test_lease_reuse.py it/test_runs.py it/test_secrets.py)) $(TEST_FLAGS)
+
+# Black-box tests on PostgreSQL; test/run starts a server. The store suite on it runs with all tests.
+postgres:
+	@scripts/setup test
+	@scripts/build build
+	@TEST_STORE=postgres test/run --build build $(if $(T),-k '$(T)',$(addprefix -k ,it/test_leases.py it/test_companies.py it/test_environments.py it/test_access.py)) $(TEST_FLAGS)
+
 asan:
 	@scripts/setup test
 	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED) -- $$(test/run --targets $(if $(T),-k '$(T)') $(TEST_FLAGS))
@@ -105,4 +117,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all box-arm64 run test asan tsan valgrind bench count soak fuzz nightly lint format format-check assertions install clean
+.PHONY: all box-arm64 run test repeat postgres asan tsan valgrind bench count soak fuzz nightly lint format format-check assertions install clean

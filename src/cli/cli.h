@@ -35,9 +35,16 @@ struct cli_conformance_options {
 
 /* What `berth db` was told. */
 struct cli_database_options {
-        enum { DATABASE_BACKUP, DATABASE_RESTORE, DATABASE_CHECK } action;
+        enum {
+                DATABASE_BACKUP,
+                DATABASE_RESTORE,
+                DATABASE_CHECK,
+                DATABASE_MIGRATE,
+                DATABASE_COPY
+        } action;
         const char *data; /* directory */
         const char *file; /* the backup; NULL: check the database of the data directory */
+        const char *to;   /* of a copy, which `file` is the source of */
         bool replace;     /* an existing backup, or the database that is there */
         bool json;
 };

@@ -88,7 +88,9 @@ static int run_database(struct cli *c, const struct args *a, int action, struct 
                 .action = action,
                 .data = c->data,
                 .file = a->n_words > 0 ? a->words[0] : NULL,
-                .replace = action != DATABASE_CHECK && args_flag(a, "replace"),
+                .to = a->n_words > 1 ? a->words[1] : NULL,
+                .replace = (action == DATABASE_BACKUP || action == DATABASE_RESTORE) &&
+                           args_flag(a, "replace"),
                 .json = c->json,
         };
 
@@ -112,6 +114,16 @@ static int cmd_db_check(struct cli *c, const struct args *a, struct err *err)
         return run_database(c, a, DATABASE_CHECK, err);
 }
 
+static int cmd_db_migrate(struct cli *c, const struct args *a, struct err *err)
+{
+        return run_database(c, a, DATABASE_MIGRATE, err);
+}
+
+static int cmd_db_copy(struct cli *c, const struct args *a, struct err *err)
+{
+        return run_database(c, a, DATABASE_COPY, err);
+}
+
 const struct cli_command db_commands[] = {
         { "backup", "FILE|DIR [--replace]",
           "Copy the database as it is now, beside a running daemon", "berth db backup /var/backups",
@@ -131,5 +143,15 @@ const struct cli_command db_commands[] = {
           .max_words = 1,
           .notes = "Also beside a running daemon. Exit status 0 and 'no findings', or 1.",
           .run = cmd_db_check },
+        { "migrate", "", "Bring the tables of the database up to date, without a daemon",
+          "berth db migrate",
+          .notes = "A daemon does the same when it starts. No daemon may use the database.",
+          .run = cmd_db_migrate },
+        { "copy", "FROM TO", "Move the record from SQLite to PostgreSQL, or back",
+          "berth db copy /var/lib/berth postgres://berth@db/berth", .words = 2,
+          .notes =
+                  "FROM and TO are a data directory or the URL of a database, which must be empty.\n"
+                  "Every row is compared. No daemon may use either; FROM is put aside afterwards.",
+          .run = cmd_db_copy },
         { 0 },
 };

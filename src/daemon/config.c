@@ -17,6 +17,7 @@
 #include "daemon/settings.h"
 #include "daemon/trusted.h"
 #include "image/registry.h"
+#include "store/store.h"
 
 struct loader {
         struct arena *arena;
@@ -313,12 +314,37 @@ static const char *default_roots(struct arena *a, enum deployment_mode mode)
                             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 }
 
+bool config_url_has_password(const char *url)
+{
+        const char *at = strstr(url, "://") + 3;
+        const char *sign = memchr(at, '@', strcspn(at, "/?"));
+
+        return (sign && memchr(at, ':', (size_t)(sign - at))) || strstr(at, "password=");
+}
+
+static void check_database(struct loader *l)
+{
+        const char *flag = l->flags->database, *url = l->config->database;
+
+        if (l->failed)
+                return;
+        if (flag && store_is_on_server(flag) && config_url_has_password(flag))
+                l->failed = err_set(l->err, ERR_INVALID,
+                                    "--database has a password, which every user of this machine "
+                                    "could read: write the URL into berth.toml, or keep the "
+                                    "password in ~/.pgpass or PGPASSFILE");
+        else if (url && strstr(url, "://") && !store_is_on_server(url))
+                l->failed = err_set(l->err, ERR_INVALID,
+                                    "database: a URL begins with postgres:// or postgresql://");
+}
+
 /* Defaults that depend on something, and what is made of a setting's text. */
 static void complete_settings(struct loader *l)
 {
         struct config *c = l->config;
         struct settings *s = &c->settings;
 
+        check_database(l);
         if (c->is_private) /* the settings are for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         if (!c->database)

@@ -33,3 +33,6 @@ struct config {
 /* Strings live in the arena. The data directory exists afterwards. */
 int config_load(const struct cli_serve_options *flags, struct arena *arena, struct config *ret,
                 struct err *err);
+
+/* Whether the URL of a database holds a password. */
+bool config_url_has_password(const char *url);

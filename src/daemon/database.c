@@ -16,6 +16,10 @@
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/home.h"
+#include "store/copy.h"
+#include "store/home.h"
+#include "store/migrate.h"
+#include "store/postgres/pg_conn.h"
 #include "store/sqlite/sqlite_check.h"
 
 struct work {
@@ -34,9 +38,6 @@ static bool has_bytes(const char *path)
 
 static int need_database(const struct work *w, struct err *err)
 {
-        if (str_starts(w->config.database, "postgres"))
-                return err_set(err, ERR_NOT_IMPLEMENTED,
-                               "this is for SQLite; use PostgreSQL's own tools");
         if (!has_bytes(w->config.database))
                 return err_set(err, ERR_NOT_FOUND,
                                "there is no database at %s; name its directory with --data",
@@ -108,19 +109,12 @@ static int check_directory(struct files *f, struct db *db, struct err *err)
         return r;
 }
 
-static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directory, struct err *err)
+static int check_rows(struct work *w, struct db *db, bool with_directory, struct err *err)
 {
-        struct db *db = sqlite_conn_db(c);
         int64_t version;
-        int r = sqlite_check_all(c, add_finding, w, err);
+        int r = db_number(db, "SELECT MAX(version) FROM schema_migrations", DB_NO_ARGS, &version,
+                          err);
 
-        if (r > 0) /* the rows mean nothing then */
-                return 0;
-        if (r >= 0)
-                r = sqlite_check_references(c, add_finding, w, err);
-        if (r >= 0)
-                r = db_number(db, "SELECT MAX(version) FROM schema_migrations", DB_NO_ARGS,
-                              &version, err);
         if (r >= 0)
                 r = rows_check(db, add_row_finding, w, err);
         for (size_t i = 0; r >= 0 && with_directory && i < N_ROW_FILES; i++) {
@@ -129,6 +123,42 @@ static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directo
                 r = check_directory(&f, db, err);
         }
         return r < 0 ? r : 0;
+}
+
+static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directory, struct err *err)
+{
+        int r = sqlite_check_all(c, add_finding, w, err);
+
+        if (r > 0) /* the rows mean nothing then */
+                return 0;
+        if (r >= 0)
+                r = sqlite_check_references(c, add_finding, w, err);
+        return r < 0 ? r : check_rows(w, sqlite_conn_db(c), with_directory, err);
+}
+
+/* A look into a database on a server, beside its daemon: one moment, read only. */
+static int open_server(const struct work *w, struct pg_conn **ret, struct err *err)
+{
+        int r = pg_url_check(w->config.database, err);
+
+        if (r >= 0)
+                r = pg_conn_open(w->config.database, "berth db", ret, err);
+        if (r >= 0)
+                pg_conn_begin(*ret, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        return r;
+}
+
+/* The server looks after its files; the rules between rows are ours. */
+static int check_server(struct work *w, struct err *err)
+{
+        struct pg_conn *c;
+        int r = open_server(w, &c, err);
+
+        if (r < 0)
+                return r;
+        r = check_rows(w, pg_conn_db(c), true, err);
+        pg_conn_close(c);
+        return r;
 }
 
 /* Damage that keeps SQLite from reading on is a finding, too. */
@@ -150,16 +180,19 @@ static int check_file(struct work *w, const char *path, bool with_directory, str
 
 static int run_check(struct work *w, struct err *err)
 {
-        const char *path = w->o->file ? w->o->file : w->config.database;
+        bool on_server = !w->o->file && store_is_on_server(w->config.database);
+        const char *path = w->o->file  ? w->o->file
+                           : on_server ? "the database on the server" /* its URL may have secrets */
+                                       : w->config.database;
         CLEAN(cleanup_free) char *text = NULL;
         size_t n, i;
         json_t *finding;
         int r = 0;
 
-        if (!w->o->file)
+        if (!w->o->file && !on_server)
                 r = need_database(w, err);
         if (r >= 0)
-                r = check_file(w, path, !w->o->file, err);
+                r = on_server ? check_server(w, err) : check_file(w, path, !w->o->file, err);
         if (r < 0)
                 return r;
         n = json_array_size(w->findings);
@@ -201,26 +234,84 @@ static void say_what_is_missing(const struct work *w)
         printf("  what commands printed (output/), snapshots/, salvage/, plugins/, berth.toml\n");
 }
 
+struct transfer {
+        struct work *w;
+        struct db *from;
+        struct copy_count count;
+};
+
+static int write_transfer(struct db *db, void *arg, struct err *err)
+{
+        struct transfer *t = arg;
+
+        return copy_rows(t->from, db, t->w->arena, &t->count, err);
+}
+
+/* A backup is a SQLite file, whatever it was made from. */
+static int copy_server(struct work *w, const char *to, struct err *err)
+{
+        struct op op = { .arena = w->arena, .deadline_ms = OP_NO_DEADLINE };
+        struct transfer t = { .w = w };
+        struct store *store = NULL;
+        struct sqlite_conn *file;
+        struct pg_conn *c;
+        int r = open_server(w, &c, err);
+
+        if (r < 0)
+                return r;
+        t.from = pg_conn_db(c);
+        r = migrate_check_same(t.from, err);
+        if (r >= 0)
+                r = store_open(to, &store, err);
+        if (r >= 0)
+                r = store_write(&op, store, write_transfer, &t, err);
+        store_close(store);
+        pg_conn_close(c);
+        if (r < 0)
+                return r;
+        /* One file: a reader needs no log beside it. */
+        r = sqlite_conn_open(to, true, NULL, &file, err);
+        if (r < 0)
+                return r;
+        r = sqlite_conn_run(file, "PRAGMA journal_mode = DELETE", err);
+        sqlite_conn_close(file);
+        return r;
+}
+
+static int copy_database(struct work *w, const char *to, struct err *err)
+{
+        struct sqlite_conn *c;
+        int r;
+
+        if (store_is_on_server(w->config.database))
+                return copy_server(w, to, err);
+        r = sqlite_conn_open(w->config.database, false, NULL, &c, err);
+        if (r < 0)
+                return r;
+        r = sqlite_copy(c, to, err);
+        sqlite_conn_close(c);
+        return r;
+}
+
 static int run_backup(struct work *w, struct err *err)
 {
         const char *target = w->o->file, *partial;
-        struct sqlite_conn *c;
         struct stat st;
-        int r = need_database(w, err);
+        int r = store_is_on_server(w->config.database) ? 0 : need_database(w, err);
 
         if (r >= 0 && stat(target, &st) == 0 && S_ISDIR(st.st_mode))
                 target = arena_printf(w->arena, "%s/berth-%s.db", target, time_stamp(w->arena));
         if (r >= 0 && !w->o->replace && access(target, F_OK) == 0)
                 r = err_set(err, ERR_CONFLICT, "%s exists; --replace overwrites it", target);
-        if (r >= 0)
-                r = sqlite_conn_open(w->config.database, false, NULL, &c, err);
         if (r < 0)
                 return r;
         partial = arena_printf(w->arena, "%s.partial-%s", target, uuid_new().s);
-        r = sqlite_copy(c, partial, err);
-        sqlite_conn_close(c);
+        r = copy_database(w, partial, err);
         if (r >= 0)
-                r = check_copy(w, partial, w->config.database, err);
+                r = check_copy(w, partial,
+                               store_is_on_server(w->config.database) ? "the database on the server"
+                                                                      : w->config.database,
+                               err);
         if (r >= 0 && rename(partial, target) < 0)
                 r = err_sys(err, ERR_IO, errno, "rename %s", partial);
         if (r < 0) {
@@ -263,11 +354,11 @@ static int prepare_copy(struct work *w, const char *path, struct err *err)
 }
 
 /* SQLite finds a log by the name of its database, so both keep their names in common. */
-static int put_aside(struct work *w, const char **ret_aside, struct err *err)
+static int put_aside(struct work *w, const char *path, const char *why, const char **ret_aside,
+                     struct err *err)
 {
         static const char *const parts[] = { "-wal", "-shm", "" };
-        const char *path = w->config.database;
-        const char *aside = arena_printf(w->arena, "%s.before-%s", path, time_stamp(w->arena));
+        const char *aside = arena_printf(w->arena, "%s.%s-%s", path, why, time_stamp(w->arena));
 
         *ret_aside = NULL;
         for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
@@ -286,14 +377,72 @@ static int swap_database(struct work *w, const char *copy, const char **ret_asid
         int r = home_forget_node(w->config.data_dir, err);
 
         if (r >= 0)
-                r = put_aside(w, ret_aside, err);
+                r = put_aside(w, w->config.database, "before", ret_aside, err);
         if (r >= 0 && rename(copy, w->config.database) < 0)
                 r = err_sys(err, ERR_IO, errno, "rename %s", copy);
         return r < 0 ? r : file_sync_parent(AT_FDCWD, w->config.database, err);
 }
 
+static int transfer(struct work *w, struct store *from, struct store *to, struct copy_count *ret,
+                    struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct op op = { .arena = w->arena, .deadline_ms = OP_NO_DEADLINE };
+        struct transfer t = { .w = w };
+        int r = store_read_begin(&op, from, &db, err);
+
+        t.from = db;
+        if (r >= 0)
+                r = store_write(&op, to, write_transfer, &t, err);
+        *ret = t.count;
+        return r;
+}
+
+static void say_restored(const char *what)
+{
+        printf("restored %s\n", what);
+        printf("It is an instance of its own: what the backup had under way was ended in the record, "
+               "and nothing in the world was touched.\n"
+               "Put the master key in its place (docs/secrets.md), start the daemon, and look at "
+               "`berth leaks`.\n");
+}
+
+/* Into an empty database. */
+static int restore_on_server(struct work *w, struct err *err)
+{
+        CLEAN(cleanup_fd) int lock = -1;
+        const char *copy =
+                arena_printf(w->arena, "%s/berth.db.restore-%s", w->config.data_dir, uuid_new().s);
+        struct store *from = NULL, *to = NULL;
+        struct copy_count count;
+        int r = datadir_lock(w->config.data_dir, false, &lock, err);
+
+        if (r >= 0 && w->o->replace)
+                r = err_set(err, ERR_USAGE,
+                            "--replace is for SQLite; create an empty database on the server");
+        if (r >= 0)
+                r = prepare_copy(w, copy, err);
+        if (r >= 0)
+                r = store_open(copy, &from, err);
+        if (r >= 0)
+                r = store_open(w->config.database, &to, err);
+        if (r >= 0)
+                r = transfer(w, from, to, &count, err);
+        if (r >= 0)
+                r = home_forget_node(w->config.data_dir, err);
+        store_close(from);
+        store_close(to);
+        (void)unlink(copy);
+        if (r < 0)
+                return r;
+        say_restored("the database on the server");
+        return 0;
+}
+
 static int run_restore(struct work *w, struct err *err)
 {
+        if (store_is_on_server(w->config.database))
+                return restore_on_server(w, err);
         CLEAN(cleanup_fd) int lock = -1;
         const char *path = w->config.database, *aside = NULL;
         const char *copy = arena_printf(w->arena, "%s.restore-%s", path, uuid_new().s);
@@ -313,14 +462,117 @@ static int run_restore(struct work *w, struct err *err)
                 (void)unlink(copy);
                 return r;
         }
-        printf("restored %s\n", path);
         if (aside)
                 printf("the database that was there is %s\n", aside);
-        printf("It is an instance of its own: what the backup had under way was ended in the record, "
-               "and nothing in the world was touched.\n"
-               "Put the master key in its place (docs/secrets.md), start the daemon, and look at "
-               "`berth leaks`.\n");
+        say_restored(path);
         return 0;
+}
+
+/* -- Moving over ------------------------------------------------------------------------------- */
+
+/* One end of a copy: a data directory, or a database on a server. */
+struct side {
+        const char *dir; /* NULL: on a server */
+        const char *url;
+        int lock;
+        struct store *store;
+};
+
+static int open_side(struct work *w, const char *text, bool is_source, struct side *ret,
+                     struct err *err)
+{
+        bool on_server = store_is_on_server(text);
+        int r = 0;
+
+        *ret = (struct side){ .lock = -1 };
+        if (on_server && config_url_has_password(text))
+                return err_set(err, ERR_USAGE,
+                               "the URL has a password, which every user of this machine could "
+                               "read: keep it in ~/.pgpass or PGPASSFILE");
+        ret->dir = on_server ? NULL : text;
+        ret->url = on_server ? text : arena_printf(w->arena, "%s/berth.db", text);
+        if (ret->dir && is_source && !has_bytes(ret->url))
+                return err_set(err, ERR_NOT_FOUND, "there is no database at %s", ret->url);
+        if (ret->dir && !is_source && has_bytes(ret->url))
+                return err_set(err, ERR_CONFLICT, "there is a database at %s already", ret->url);
+        if (ret->dir)
+                r = datadir_lock(ret->dir, false, &ret->lock, err);
+        return r < 0 ? r : store_open(ret->url, &ret->store, err);
+}
+
+static int forget_home(struct db *db, void *arg, struct err *err)
+{
+        return home_forget(db, err);
+}
+
+/* No daemon takes the old one for the record any more: a file gets another name, a database on a
+ * server has no home. */
+static int retire_source(struct work *w, struct side *s, const char **ret_aside, struct err *err)
+{
+        struct op op = { .arena = w->arena, .deadline_ms = OP_NO_DEADLINE };
+
+        if (!s->dir)
+                return store_write(&op, s->store, forget_home, NULL, err);
+        store_close(take_ptr(&s->store));
+        return put_aside(w, s->url, "copied", ret_aside, err);
+}
+
+static int run_copy(struct work *w, struct err *err)
+{
+        struct side from = { .lock = -1 }, to = { .lock = -1 };
+        const char *aside = NULL;
+        struct copy_count count = { 0 };
+        int r = open_side(w, w->o->file, true, &from, err);
+
+        if (r >= 0)
+                r = open_side(w, w->o->to, false, &to, err);
+        if (r >= 0)
+                r = transfer(w, from.store, to.store, &count, err);
+        bool is_copied = r >= 0, made_file = to.dir && to.store;
+        store_close(to.store);
+        if (is_copied)
+                r = retire_source(w, &from, &aside, err);
+        else if (made_file)
+                (void)unlink(to.url);
+        store_close(from.store);
+        cleanup_fd(&to.lock);
+        cleanup_fd(&from.lock);
+        if (r < 0)
+                return r;
+        printf("copied %lld rows of %lld tables, and compared them\n", (long long)count.rows,
+               (long long)count.tables);
+        if (aside)
+                printf("the database that was copied is %s now\n", aside);
+        printf("Start the daemon %s.\n",
+               to.dir ? "without the setting `database`"
+                      : "on the same data directory, with the setting `database`");
+        return 0;
+}
+
+/* -- Bringing up to date ----------------------------------------------------------------------- */
+
+static int run_migrate(struct work *w, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        CLEAN(cleanup_fd) int lock = -1;
+        struct op op = { .arena = w->arena, .deadline_ms = OP_NO_DEADLINE };
+        struct store *store = NULL;
+        int64_t version = 0;
+        int r = datadir_lock(w->config.data_dir, false, &lock, err);
+
+        if (r >= 0)
+                r = store_open(w->config.database, &store, err);
+        if (r < 0)
+                return r;
+        r = store_read_begin(&op, store, &db, err);
+        if (r >= 0)
+                r = db_number(db, "SELECT MAX(version) FROM schema_migrations", DB_NO_ARGS,
+                              &version, err);
+        store_read_end(&db);
+        store_close(store);
+        if (r >= 0)
+                printf("the database has version %lld\n", (long long)version);
+        return r;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -328,15 +580,17 @@ static int run_restore(struct work *w, struct err *err)
 int database(const struct cli_database_options *options)
 {
         static int (*const actions[])(struct work * w, struct err * err) = {
-                [DATABASE_BACKUP] = run_backup,
-                [DATABASE_RESTORE] = run_restore,
-                [DATABASE_CHECK] = run_check,
+                [DATABASE_BACKUP] = run_backup, [DATABASE_RESTORE] = run_restore,
+                [DATABASE_CHECK] = run_check,   [DATABASE_MIGRATE] = run_migrate,
+                [DATABASE_COPY] = run_copy,
         };
         CLEAN(err_done) struct err err = { 0 };
         struct cli_serve_options flags = { .data = options->data };
         struct arena arena;
         struct work w = { .o = options, .arena = &arena, .findings = json_array() };
-        bool of_file = options->action == DATABASE_CHECK && options->file; /* and of nothing else */
+        /* and of nothing else */
+        bool of_file = (options->action == DATABASE_CHECK && options->file) ||
+                       options->action == DATABASE_COPY;
         int r = 0;
 
         arena_init(&arena);
@@ -353,7 +607,8 @@ int database(const struct cli_database_options *options)
                                       "data directory %s; run as the user of the daemon, or name "
                                       "another with --data",
                                       options->data);
-        else if (options->action != DATABASE_BACKUP && options->file && !has_bytes(options->file))
+        else if (options->action != DATABASE_BACKUP && options->action != DATABASE_COPY &&
+                 options->file && !has_bytes(options->file))
                 r = err_set(&err, ERR_NOT_FOUND, "there is no backup at %s", options->file);
         else if (!of_file)
                 r = config_load(&flags, &arena, &w.config, &err);

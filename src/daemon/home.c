@@ -91,6 +91,40 @@ static int read_node_file(int dir, const char *path, struct uuid *ret, struct er
         return r < 0 ? r : 1;
 }
 
+/* -- An instance without its database ---------------------------------------------------------- */
+
+/* Whether the directory has entries, which only a daemon that had a database has made. One that
+ * cannot be read may have entries. */
+static bool has_entries(const char *dir, const char *name, struct arena *arena)
+{
+        DIR *d = opendir(arena_printf(arena, "%s/%s", dir, name));
+        struct dirent *entry;
+        bool found = !d && errno != ENOENT;
+
+        while (d && !found && (entry = readdir(d)))
+                found = uuid_is_valid(entry->d_name);
+        if (d)
+                closedir(d);
+        return found;
+}
+
+static const char *find_trace(const char *data_dir, const char *path, struct arena *arena)
+{
+        static const char *const dirs[] = { "output",    "boxes",   "sandboxes",
+                                            "snapshots", "salvage", "workspaces" };
+        const char *wal = arena_printf(arena, "%s-wal", path);
+        struct stat st;
+
+        if (stat(wal, &st) == 0 ? st.st_size > 0 : errno != ENOENT)
+                return wal;
+        if (file_life_at(AT_FDCWD, arena_printf(arena, "%s/" NODE_FILE, data_dir)) != LIFE_NO)
+                return NODE_FILE;
+        for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+                if (has_entries(data_dir, dirs[i], arena))
+                        return dirs[i];
+        return NULL;
+}
+
 /* -- Whether it is at home --------------------------------------------------------------------- */
 
 struct settling {
@@ -208,6 +242,23 @@ static int settle_home(struct op *op, struct store *store, const struct home_req
         return 0;
 }
 
+/* A database on a server that knows of no home is new, or was copied away. */
+static int check_new(const struct home_request *q, struct arena *arena, struct err *err)
+{
+        const char *file = arena_printf(arena, "%s/berth.db", q->data_dir);
+        const char *trace = file_life_at(AT_FDCWD, file) != LIFE_NO
+                                    ? "berth.db"
+                                    : find_trace(q->data_dir, file, arena);
+
+        return trace ? err_set(err, ERR_CONFLICT,
+                               "the database on the server is new or was copied away, and there was "
+                               "an instance in %s (%s): nothing was started and nothing changed. "
+                               "Bring its record over with `berth db copy` (docs/postgresql.md), or "
+                               "choose another directory with --data",
+                               q->data_dir, trace)
+                     : 0;
+}
+
 int home_settle(struct op *op, struct store *store, const struct home_request *q, struct node *ret,
                 bool *ret_is_new, struct err *err)
 {
@@ -237,6 +288,8 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
         if (r >= 0)
                 r = home_has_work(db, &s.has_work, err);
         store_read_end(&db);
+        if (r >= 0 && q->is_on_server && !s.is_known)
+                r = check_new(q, op->arena, err);
         if (r >= 0)
                 r = settle_home(op, store, q, &s, ret_is_new, err);
         if (r < 0)
@@ -246,40 +299,6 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
         if (s.file_id && streq(s.file_id, s.to.node_id))
                 return 0;
         return file_write_at(dir, NODE_FILE, ret->id.s, UUID_LEN, 0600, err);
-}
-
-/* -- An instance without its database ---------------------------------------------------------- */
-
-/* Whether the directory has entries, which only a daemon that had a database has made. One that
- * cannot be read may have entries. */
-static bool has_entries(const char *dir, const char *name, struct arena *arena)
-{
-        DIR *d = opendir(arena_printf(arena, "%s/%s", dir, name));
-        struct dirent *entry;
-        bool found = !d && errno != ENOENT;
-
-        while (d && !found && (entry = readdir(d)))
-                found = uuid_is_valid(entry->d_name);
-        if (d)
-                closedir(d);
-        return found;
-}
-
-static const char *find_trace(const char *data_dir, const char *path, struct arena *arena)
-{
-        static const char *const dirs[] = { "output",    "boxes",   "sandboxes",
-                                            "snapshots", "salvage", "workspaces" };
-        const char *wal = arena_printf(arena, "%s-wal", path);
-        struct stat st;
-
-        if (stat(wal, &st) == 0 ? st.st_size > 0 : errno != ENOENT)
-                return wal;
-        if (file_life_at(AT_FDCWD, arena_printf(arena, "%s/" NODE_FILE, data_dir)) != LIFE_NO)
-                return NODE_FILE;
-        for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-                if (has_entries(data_dir, dirs[i], arena))
-                        return dirs[i];
-        return NULL;
 }
 
 int home_check_traces(const char *data_dir, const char *path, struct err *err)

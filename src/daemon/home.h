@@ -18,6 +18,7 @@ struct home_request {
         const char *data_dir;
         const char *machine_id; /* the setting; NULL: the machine's own */
         bool new_identity;      /* --new-identity: for a database that is not at home */
+        bool is_on_server;      /* the database is no file of the directory */
 };
 
 /* Give the database in `store` a new identity at the data directory, whether it is at home there or
@@ -28,7 +29,8 @@ int home_take_new(struct op *op, struct store *store, const struct home_request 
 int home_forget_node(const char *data_dir, struct err *err);
 
 /* Find out which node this is, and keep `node-id` in the data directory, where it tells that there
- * was an instance. ERR_CONFLICT: the database is not at home. *ret_is_new: it was not, and has got
+ * was an instance. ERR_CONFLICT: the database is not at home, or it is new on a server and the
+ * directory shows that there was another one. *ret_is_new: it was not, and has got
  * a new identity. */
 int home_settle(struct op *op, struct store *store, const struct home_request *q, struct node *ret,
                 bool *ret_is_new, struct err *err);

@@ -41,7 +41,7 @@ void room_open(struct room *room, const char *data_dir, const char *database, in
 {
         CLEAN(cleanup_free) char *kept = xasprintf("%s-reserve", database);
         CLEAN(cleanup_free) char *log = xasprintf("%s-wal", database);
-        bool is_kept = mb > 0 && !strstr(database, "://");
+        bool is_kept = mb > 0 && !store_is_on_server(database);
 
         *room = (struct room){ .database = is_kept ? database : NULL,
                                .data_dir = data_dir,

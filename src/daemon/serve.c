@@ -135,7 +135,7 @@ static const char *const *own_paths(struct daemon *d)
                 d->keys.source.file,
                 getenv("BERTH_SECRETS_OLD_KEY_FILE"),
                 getenv("CREDENTIALS_DIRECTORY"),
-                strstr(d->config.database, "://") ? NULL : d->config.database,
+                store_is_on_server(d->config.database) ? NULL : d->config.database,
         };
         const char **list = arena_alloc(&d->arena, (ARRAY_LEN(paths) + 1) * sizeof(*list));
         size_t n = 0;
@@ -159,6 +159,7 @@ static int settle_node(struct op *op, struct daemon *d, struct err *err)
                 .data_dir = d->config.data_dir,
                 .machine_id = d->config.machine_id,
                 .new_identity = d->config.new_identity,
+                .is_on_server = store_is_on_server(d->config.database),
         };
         bool is_new;
         int r = home_settle(op, d->rt.store, &q, &d->rt.node, &is_new, err);
@@ -174,7 +175,7 @@ static int open_runtime(struct op *op, struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
-        if (r >= 0)
+        if (r >= 0 && !store_is_on_server(d->config.database))
                 r = home_check_traces(d->config.data_dir, d->config.database, err);
         if (r < 0)
                 return r;

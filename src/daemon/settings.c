@@ -40,7 +40,10 @@ const struct setting settings_table[] = {
         { "listen", "BERTH_LISTEN", FLAG(listen), TEXT(listen, "127.0.0.1:3100"),
           .help = "Address and port." },
         { "database", "BERTH_DATABASE", FLAG(database), TEXT(database, NULL),
-          .otherwise = "SQLite in the data directory", .help = "A PostgreSQL URL." },
+          .otherwise = "SQLite in the data directory",
+          .help = "A PostgreSQL URL, _postgres://user@host/name_, which may have what libpq knows, such as "
+                  "_sslmode_ (docs/postgresql.md). A password in it is allowed only in _berth.toml_ and in "
+                  "the variable." },
         { "mode", "BERTH_DEPLOYMENT_MODE", .paperclip = "PAPERCLIP_DEPLOYMENT_MODE", FLAG(mode),
           WORD(settings.mode, modes),
           .help = "Whether users of this machine need a key: the operator does not with "

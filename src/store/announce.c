@@ -1,4 +1,4 @@
-/* Keeps what a transaction announced until its commit. */
+/* Keeps what a transaction announced, and the memory that it changes, until its commit. */
 #include "store/announce.h"
 
 #include "base/uuid.h"
@@ -8,6 +8,13 @@ struct announcement {
         char company_id[UUID_LEN + 1];
         const char *type;
         json_t *payload;
+};
+
+struct kept {
+        struct kept *before;
+        void *at;
+        size_t size;
+        unsigned char bytes[];
 };
 
 void db_announce(struct db *db, const char *company_id, const char *type, json_t *take_payload)
@@ -24,12 +31,23 @@ void db_announce(struct db *db, const char *company_id, const char *type, json_t
         db->last_announced = a;
 }
 
-struct announcement *announce_mark(const struct db *db)
+void db_keep(struct db *db, void *at, size_t size)
 {
-        return db->last_announced;
+        struct kept *k = xcalloc(1, sizeof(*k) + size);
+
+        k->before = db->kept;
+        k->at = at;
+        k->size = size;
+        memcpy(k->bytes, at, size);
+        db->kept = k;
 }
 
-void announce_forget(struct db *db, struct announcement *mark)
+struct pending_mark pending_mark(const struct db *db)
+{
+        return (struct pending_mark){ db->last_announced, db->kept };
+}
+
+static void announcements_forget(struct db *db, struct announcement *mark)
 {
         struct announcement *a = mark ? mark->next : db->first_announced;
 
@@ -47,9 +65,34 @@ void announce_forget(struct db *db, struct announcement *mark)
         db->last_announced = mark;
 }
 
-void announce_tell(struct db *db, const struct store *s)
+/* The last first: the same memory may have been kept twice. */
+static void kept_leave(struct db *db, const struct kept *mark, bool put_back)
+{
+        while (db->kept != mark) {
+                struct kept *k = db->kept;
+
+                if (put_back)
+                        memcpy(k->at, k->bytes, k->size);
+                db->kept = k->before;
+                free(k);
+        }
+}
+
+void pending_undo(struct db *db, struct pending_mark mark)
+{
+        announcements_forget(db, mark.announced);
+        kept_leave(db, mark.kept, true);
+}
+
+void pending_undo_all(struct db *db)
+{
+        pending_undo(db, (struct pending_mark){ 0 });
+}
+
+void pending_tell(struct db *db, const struct store *s)
 {
         for (struct announcement *a = db->first_announced; s->listener && a; a = a->next)
                 s->listener(s->listener_ctx, a->company_id, a->type, take_ptr(&a->payload));
-        announce_forget(db, NULL);
+        announcements_forget(db, NULL);
+        kept_leave(db, NULL, false);
 }

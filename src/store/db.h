@@ -22,6 +22,8 @@
 
 struct announcement;
 struct db;
+struct embedded_file;
+struct kept;
 struct row_type;
 struct store;
 struct stmt;
@@ -56,6 +58,13 @@ DB_TIME(int64_t us) /* 0 binds NULL */
 #define DB_NO_ARGS        NULL, 0
 #define DB_ARRAY(args, n) args, n
 
+/* How a back end tells what tables it has, for copying all of them (copy.h). */
+struct db_catalog {
+        const char *tables, *columns; /* queries for names; columns of the table ?1 */
+        const char *defer, *settle;   /* scripts: references between rows are not looked at; are */
+        bool has_cursors;             /* an answer is read whole */
+};
+
 /* What a back end provides. */
 struct db_ops {
         /* With a type, `sql` is a text of row.h; statements are kept by both their addresses. */
@@ -68,12 +77,16 @@ struct db_ops {
         void (*end)(struct stmt *s);
         int64_t (*changes)(struct db *db);
         int (*script)(struct db *db, const char *sql, struct err *err);
+        /* Migrations whose text is another here, under the same names; NULL: none. */
+        const struct embedded_file *own_migrations;
+        const struct db_catalog *catalog;
 };
 
 struct db {
         const struct db_ops *ops;
         struct store *reads;                                   /* the store that it reads from */
         struct announcement *first_announced, *last_announced; /* announce.h */
+        struct kept *kept;                                     /* the same */
 };
 
 struct stmt {
@@ -129,6 +142,11 @@ int row_by_id(struct db *db, const struct row_type *type, const char *id, struct
  * (store_listen()) that something of `type` happened in the company. In the order of the commits.
  * `type` is a literal. take_payload is an object; its reference is taken. */
 void db_announce(struct db *db, const char *company_id, const char *type, json_t *take_payload);
+
+/* Inside store_write(), before memory of the argument is changed that the function also reads: it
+ * is put back when the transaction is undone, so that the function can be run once more. `at` lives
+ * as long as the caller of store_write() waits. */
+void db_keep(struct db *db, void *at, size_t size);
 
 /* 1: a row, 0: no more, or an error. */
 int stmt_step(struct stmt *s, struct err *err);

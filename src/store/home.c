@@ -30,6 +30,12 @@ int home_set(struct db *db, const struct home *row, struct err *err)
                         &made, DB_NO_ARGS, err);
 }
 
+int home_forget(struct db *db, struct err *err)
+{
+        return db_exec(db, "DELETE FROM database_home WHERE singleton_key = 'home'", DB_NO_ARGS,
+                       err);
+}
+
 int home_has_work(struct db *db, bool *ret, struct err *err)
 {
         int64_t n;
@@ -42,13 +48,14 @@ int home_has_work(struct db *db, bool *ret, struct err *err)
         return r;
 }
 
-/* Their arguments, as many as each takes: the time, the reason, the new node. The ids that
+/* Their arguments, as many as each takes: the time, the reason. Or the new node alone. The ids that
  * sandboxes have on this machine stay taken: the processes that use them may live. A snapshot that
  * was being made is removed from our directory; its sandbox is not ours to thaw. Agents that a
  * timer wakes are paused: the node before wakes them, too. */
 static const struct {
         size_t n_args;
         const char *sql;
+        bool of_node;
 } left_behind[] = {
         { 2, "UPDATE executions SET status = 'lost', is_incomplete = 1, reason = ?2, "
              "ended_at = ?1, updated_at = ?1 WHERE status = 'starting' OR status = 'running'" },
@@ -58,7 +65,7 @@ static const struct {
              "epoch = epoch + 1, note = ?2, policy = 'ephemeral', holder_run_id = NULL, "
              "request_key = NULL, deadline_at = NULL, next_attempt_at = NULL, updated_at = ?1 "
              "WHERE state <> 'gone'" },
-        { 3, "UPDATE sandboxes SET node_id = ?3" },
+        { 1, "UPDATE sandboxes SET node_id = ?1", true },
         { 1, "UPDATE snapshots SET state = 'deleting', updated_at = ?1 WHERE state <> 'ready'" },
         { 0, "UPDATE company_secret_versions SET status = 'failed', reserved_by = NULL "
              "WHERE reserved_by IS NOT NULL AND secret_id IN "
@@ -89,10 +96,11 @@ static const struct {
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,
                     struct err *err)
 {
-        const struct db_arg args[] = { DB_I(now_us), DB_T(reason), DB_T(node_id) };
+        const struct db_arg args[] = { DB_I(now_us), DB_T(reason) }, node = DB_T(node_id);
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < ARRAY_LEN(left_behind); i++)
-                r = db_exec(db, left_behind[i].sql, args, left_behind[i].n_args, err);
+                r = db_exec(db, left_behind[i].sql, left_behind[i].of_node ? &node : args,
+                            left_behind[i].n_args, err);
         return r < 0 ? r : 0;
 }

@@ -18,6 +18,7 @@ extern const struct row_type home_table;
 /* ERR_NOT_FOUND: no daemon that knows of homes has used the database. */
 int home_get(struct db *db, struct arena *arena, struct home *ret, struct err *err);
 int home_set(struct db *db, const struct home *row, struct err *err);
+int home_forget(struct db *db, struct err *err);
 
 /* Whether the record names anything that a node had under way: living places, open runs. */
 int home_has_work(struct db *db, bool *ret, struct err *err);

@@ -98,9 +98,18 @@ static const struct {
         int (*after)(struct db *db, struct err *err);
 } in_code[] = { { 10, migrate_0010 } };
 
+/* The text of a migration for this back end. */
+static const char *text_of(const struct db *db, const struct embedded_file *file)
+{
+        for (const struct embedded_file *own = db->ops->own_migrations; own && own->name; own++)
+                if (streq(own->name, file->name))
+                        return own->data;
+        return file->data;
+}
+
 static int apply_migration(struct db *db, const struct embedded_file *file, struct err *err)
 {
-        int r = db_script(db, file->data, err);
+        int r = db_script(db, text_of(db, file), err);
 
         for (size_t i = 0; r >= 0 && i < ARRAY_LEN(in_code); i++)
                 if (in_code[i].number == number_of(file))
@@ -112,34 +121,62 @@ static int apply_migration(struct db *db, const struct embedded_file *file, stru
                 DB_ARGS(DB_I(number_of(file)), DB_T(file->name), DB_I(clock_now_us())), err);
 }
 
+static int64_t newest_version(void)
+{
+        const struct embedded_file *last = store_migrations;
+
+        while (last[1].name)
+                last++;
+        return number_of(last);
+}
+
+static int have_version(struct db *db, int64_t *ret, struct err *err)
+{
+        int r = db_number(db, "SELECT COALESCE(MAX(version), 0) FROM schema_migrations", DB_NO_ARGS,
+                          ret, err);
+
+        if (r >= 0 && *ret > newest_version())
+                return err_set(
+                        err, ERR_VERSION,
+                        "the database has version %lld and this berth knows up to %lld: it was "
+                        "written by a newer berth; start that one, or restore a backup",
+                        (long long)*ret, (long long)newest_version());
+        return r;
+}
+
+int migrate_check(struct db *db, struct err *err)
+{
+        int64_t have;
+
+        return have_version(db, &have, err);
+}
+
+int migrate_check_same(struct db *db, struct err *err)
+{
+        int64_t have = 0;
+        int r = have_version(db, &have, err);
+
+        if (r >= 0 && have < newest_version())
+                return err_set(err, ERR_VERSION,
+                               "the database has version %lld and this berth makes %lld of it: "
+                               "start its daemon with this berth, or run `berth db migrate`",
+                               (long long)have, (long long)newest_version());
+        return r;
+}
+
 int migrate(struct db *db, struct err *err)
 {
-        int64_t have, newest = 0;
+        int64_t have;
 
         int r = db_script(db,
                           "CREATE TABLE IF NOT EXISTS schema_migrations "
                           "(version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, "
                           "applied_at BIGINT NOT NULL)",
                           err);
-        if (r < 0)
-                return r;
-        r = db_number(db, "SELECT COALESCE(MAX(version), 0) FROM schema_migrations", DB_NO_ARGS,
-                      &have, err);
-        if (r < 0)
-                return r;
-        for (const struct embedded_file *f = store_migrations; f->name; f++) {
-                newest = number_of(f);
-                if (newest <= have)
-                        continue;
-                r = apply_migration(db, f, err);
-                if (r < 0)
-                        return r;
-        }
-        if (have > newest)
-                return err_set(
-                        err, ERR_VERSION,
-                        "the database has version %lld and this berth knows up to %lld: it was "
-                        "written by a newer berth; start that one, or restore a backup",
-                        (long long)have, (long long)newest);
-        return 0;
+        if (r >= 0)
+                r = have_version(db, &have, err);
+        for (const struct embedded_file *f = store_migrations; r >= 0 && f->name; f++)
+                if (number_of(f) > have)
+                        r = apply_migration(db, f, err);
+        return MIN(r, 0);
 }

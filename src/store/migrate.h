@@ -5,5 +5,9 @@
 
 #include "store/db.h"
 
+/* ERR_VERSION when it is newer than ours, or 0. The database has the table of versions. */
+int migrate_check(struct db *db, struct err *err);
+/* The same, and ERR_VERSION also when it is older. */
+int migrate_check_same(struct db *db, struct err *err);
 /* Inside a write transaction. */
 int migrate(struct db *db, struct err *err);

@@ -4,14 +4,18 @@
 #include <errno.h>
 
 #include "base/fault.h"
+#include "store/postgres/pg_store.h"
 #include "store/sqlite/sqlite_store.h"
+
+bool store_is_on_server(const char *url)
+{
+        return str_starts(url, "postgres://") || str_starts(url, "postgresql://");
+}
 
 int store_open(const char *url, struct store **ret, struct err *err)
 {
-        if (str_starts(url, "postgres://") || str_starts(url, "postgresql://"))
-                return err_set(err, ERR_NOT_IMPLEMENTED,
-                               "PostgreSQL is not supported by this version of Berth yet; "
-                               "leave the database setting out to use SQLite");
+        if (store_is_on_server(url))
+                return pg_store_open(url, ret, err);
         return sqlite_store_open(url, ret, err);
 }
 
@@ -36,7 +40,7 @@ int store_read_begin(const struct op *op, struct store *s, struct db **ret, stru
         struct op own = deaf_to_stop(op);
         int r = op_check(&own, err);
 
-        return r < 0 ? r : s->ops->read_begin(s, ret, err);
+        return r < 0 ? r : s->ops->read_begin(&own, s, ret, err);
 }
 
 void store_read_end(struct db **db)

@@ -16,8 +16,11 @@
  * while its caller waits, so it touches nothing but its argument, the caller's arena and the
  * database. It must not wait for anything.
  *
- * What a write function wrote through its argument counts only when store_write() returned 0 or
- * more.
+ * A function is run once more when the database asks for it: two transactions were in each other's
+ * way, or the server was lost. So it reads nothing from its argument that it has written there
+ * itself; where it has to, db_keep() puts the memory back. It has no effect but on the database,
+ * and what it wrote through its argument counts only when store_write() returned 0 or more. The
+ * test build runs each function twice with BERTH_TEST_REPEAT_WRITES=1.
  *
  * Any thread. */
 #pragma once
@@ -32,7 +35,7 @@ typedef int (*store_fn)(struct db *db, void *arg, struct err *err);
 /* What a back end provides; store.c picks one by the URL's scheme. */
 struct store_ops {
         void (*close)(struct store *s);
-        int (*read_begin)(struct store *s, struct db **ret, struct err *err);
+        int (*read_begin)(const struct op *op, struct store *s, struct db **ret, struct err *err);
         void (*read_end)(struct store *s, struct db *db);
         int (*write)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
         bool (*healthy)(struct store *s);
@@ -53,8 +56,11 @@ struct store {
         void *listener_ctx;
 };
 
-/* Open and bring the tables up to date. `url` is a path (SQLite). ERR_VERSION: written by a newer
- * Berth; ERR_CORRUPT: not a database or damaged. */
+/* Whether the URL names a database on a server; otherwise it is a path (SQLite). */
+bool store_is_on_server(const char *url);
+/* Open and bring the tables up to date. ERR_VERSION: written by a newer Berth; ERR_CORRUPT: not a
+ * database or damaged; ERR_LOCKED: another daemon uses it; ERR_BUSY: the server cannot be reached.
+ */
 int store_open(const char *url, struct store **ret, struct err *err);
 void store_close(struct store *s);
 

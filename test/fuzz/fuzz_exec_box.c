@@ -90,7 +90,7 @@ static void end_nothing(struct stmt *s)
 {
 }
 
-static int read_nothing(struct store *s, struct db **ret, struct err *err)
+static int read_nothing(const struct op *op, struct store *s, struct db **ret, struct err *err)
 {
         static const struct db_ops nothing = { .query = find_nothing,
                                                .step = no_row,

@@ -29,11 +29,18 @@ import subprocess
 import tempfile
 import threading
 import time
+import sys
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("BERTH_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(SOURCE / "test/harness"))
+import postgres  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", SOURCE / "build"))
 TEMPLATE = os.environ.get("BERTH_TEST_TEMPLATE")  # a database with its tables, for new data directories (test/run)
+# With TEST_STORE=postgres each data directory gets a database on the server of the test run, a copy of the template there.
+ON_POSTGRES = os.environ.get("BERTH_TEST_STORE") == "postgres"
+sqlite_only = unittest.skipIf(ON_POSTGRES, "speaks of the SQLite file")
 BINARIES = {
     "normal": os.environ.get("BERTH_BIN", str(BUILD / "berth")),
     "faults": os.environ.get("BERTH_FAULTS_BIN", str(BUILD / "berth-faults")),  # with crash points
@@ -313,6 +320,7 @@ class Daemon:
         self.binary = BINARIES[binary]
         self.listen = listen
         self.log_path = pathlib.Path(f"{self.data}.log")
+        self.database = None  # its URL, where that is PostgreSQL
         self.process = None
         self.stdout = []
         self.url = None
@@ -330,7 +338,10 @@ class Daemon:
         self.url = None
         self.stdout = []
         self.killed = False
-        if self.own_data and TEMPLATE and not any(self.data.iterdir()):
+        elsewhere = "BERTH_DATABASE" in self.env or "--database" in self.flags
+        if ON_POSTGRES and not elsewhere:
+            self.database = postgres.database_of(self.data)
+        elif not elsewhere and self.own_data and TEMPLATE and not any(self.data.iterdir()):
             shutil.copy(TEMPLATE, self.data / "berth.db")
             owner = self.data.stat()
             os.chown(self.data / "berth.db", owner.st_uid, owner.st_gid)
@@ -339,7 +350,7 @@ class Daemon:
             log.write(f"--- {' '.join(command)}\n".encode())
             log.flush()
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                            stderr=log, env={**os.environ, **self.env})
+                                            stderr=log, env={**os.environ, **self.more_env(), **self.env})
         self.reader = threading.Thread(target=self._read_stdout, args=(self.process,), daemon=True)
         self.reader.start()
         return self
@@ -355,6 +366,9 @@ class Daemon:
             status = self.process.wait()
             raise AssertionError(f"the daemon ended with status {status} before it listened\n{self.log_tail()}")
         return self
+
+    def more_env(self):
+        return {"BERTH_DATABASE": self.database} if self.database else {}
 
     def _read_stdout(self, process):
         for line in process.stdout:
@@ -423,6 +437,8 @@ class Daemon:
             self.kill()
             if self.own_data:
                 shutil.rmtree(self.data, ignore_errors=True)
+                if self.database:
+                    postgres.drop_database_of(self.data)
             with contextlib.suppress(FileNotFoundError):
                 self.log_path.unlink()
 
@@ -447,7 +463,7 @@ class Daemon:
         """Run the command line against this daemon's data directory: (status, stdout, stderr)."""
         done = subprocess.run([self.binary, *map(str, args)], input=stdin, capture_output=True, text=True,
                               timeout=timeout * PATIENCE,
-                              env={**os.environ, **self.env, "BERTH_DATA": str(self.data), **(env or {})})
+                              env={**os.environ, **self.more_env(), **self.env, "BERTH_DATA": str(self.data), **(env or {})})
         return done.returncode, done.stdout, done.stderr
 
     # Looking at it.
@@ -464,10 +480,31 @@ class Daemon:
 
     def sql(self, query, parameters=()):
         """Rows of the database as dicts, read from outside and read-only."""
+        if self.database:
+            with contextlib.closing(postgres.Connection(self.database)) as db:
+                return db.execute(query, parameters)
         with contextlib.closing(sqlite3.connect(f"file:{self.data / 'berth.db'}?mode=ro", uri=True,
                                                 timeout=10)) as db:
             db.row_factory = sqlite3.Row
             return [dict(row) for row in db.execute(query, parameters)]
+
+    def tables(self):
+        if self.database:
+            return [row["tablename"] for row in self.sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")]
+        return [row["name"] for row in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    @contextlib.contextmanager
+    def record(self):
+        """A transaction of its own in the database, to change rows behind the daemon's back: with daemon.record() as db:
+        db.execute(…)."""
+        if self.database:
+            with contextlib.closing(postgres.Connection(self.database)) as db:
+                db.execute("BEGIN")
+                yield db
+                db.execute("COMMIT")
+            return
+        with contextlib.closing(sqlite3.connect(self.data / "berth.db", timeout=20)) as db, db:
+            yield db
 
     def rss_kb(self):
         return int(re.search(r"VmRSS:\s+(\d+)", self._proc("status"))[1])

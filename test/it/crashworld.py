@@ -12,7 +12,6 @@ import pathlib
 import re
 import shutil
 import signal
-import sqlite3
 import tempfile
 
 from berthtest import Daemon, bring_home, new_company, wait_until
@@ -114,7 +113,7 @@ class World:
     def edit(self, statement, parameters=()):
         """Change the record behind the daemon's back, while it is down."""
         assert not self.alive()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+        with self.daemon.record() as db:
             return db.execute(statement, parameters).rowcount
 
     def places(self, where="state <> 'gone'"):

@@ -133,7 +133,7 @@ class ProviderTest(BerthTest):
 
     # Looking.
 
-    def places(self, where="1"):
+    def places(self, where="1 = 1"):
         return self.daemon.sql(f"SELECT * FROM places WHERE {where} ORDER BY created_at")
 
     def limits(self, method):

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import signal
-import sqlite3
 import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,7 +49,7 @@ class RunTest(SandboxTest):
 
     def edit(self, statement, parameters=()):
         """Change a row behind the daemon's back."""
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             db.execute(statement, parameters)
 
     def provisioned_issue(self, env, command):

@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import signal
-import sqlite3
 import unittest
 
 from berthtest import ident, wait_until
@@ -85,7 +84,7 @@ class SandboxTest(ExecTest):
 
     def nothing_left(self):
         # Behind the daemon's back: agents of the test may still point at them, which the API does not allow.
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             db.execute("UPDATE environments SET status = 'archived' WHERE driver = 'sandbox'")
         super().nothing_left()
 

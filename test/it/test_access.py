@@ -1,8 +1,6 @@
 """Who gets in: identities, memberships, keys, and what an anonymous caller sees."""
 
-import contextlib
 import pathlib
-import sqlite3
 import unittest
 import uuid
 
@@ -176,7 +174,7 @@ class AuthenticatedTest(BerthTest):
     def test_membership_that_is_not_active(self):
         user = self.board_user(self.acme, grants=["environments:manage"])
         self.daemon.stop()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+        with self.daemon.record() as db:
             db.execute("UPDATE company_memberships SET status = 'suspended' WHERE principal_id = ?",
                        (user["userId"],))
         self.daemon.start()

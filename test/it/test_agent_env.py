@@ -1,8 +1,6 @@
 """The variables of agents: what is accepted, what is bound, who gets them, what is written of them."""
 
-import contextlib
 import os
-import sqlite3
 import unittest
 
 from awsfake import AwsFake
@@ -176,7 +174,7 @@ class AgentExecTest(Variables, ExecTest):
 
     def change(self, statement):
         self.daemon.stop()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+        with self.daemon.record() as db:
             db.execute(statement)
         self.daemon.start()
 

@@ -1,15 +1,14 @@
 """Who may what, over the real daemon: tokens, roles, grants, the sign-in of the command line, names and
 origins of requests, and the operator's own socket."""
 
-import contextlib
 import errno
 import json
 import os
 import pathlib
-import sqlite3
 import stat
 import unittest
 
+import berthtest
 from berthtest import BerthTest, Client, ident, new_company
 
 NOBODY = 65534
@@ -61,10 +60,8 @@ class AuthTest(BerthTest):
 
     def edit(self, statement, parameters=()):
         """Change the database behind the daemon's back."""
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db:
-            db.execute(statement, parameters)
-            db.commit()
-            self.assertGreater(db.total_changes, 0)
+        with self.daemon.record() as db:
+            self.assertNotEqual(db.execute(statement, parameters).rowcount, 0)
 
     def as_(self, token, method, path, body=None, headers=None):
         return self.req(method, path, body, headers=headers, token=token)
@@ -154,6 +151,7 @@ class TokenStorageTest(AuthTest):
     def files(self):
         return {p.name: p.read_bytes() for p in pathlib.Path(self.daemon.data).iterdir() if p.is_file()}
 
+    @berthtest.sqlite_only
     def test_only_digests_are_stored(self):
         agent = self.agent(self.company())
         challenge = self.ok("POST", "/api/cli-auth/challenges", {"command": "test"}, 201)
@@ -205,6 +203,7 @@ class AuthenticatedTest(AuthTest):
         self.assertLess(set(health), set(known))
 
     # http-api 8.89
+    @berthtest.sqlite_only
     def test_health_without_a_database(self):
         token = self.token()
         for path in self.daemon.data.glob("berth.db*"):
@@ -664,6 +663,7 @@ class ChallengeTest(AuthTest):
         self.assert_error(self.req("POST", "/api/cli-auth/revoke-current"), 400, text)
         self.assert_error(self.daemon.req_unix("POST", "/api/cli-auth/revoke-current"), 400, text)
 
+    @berthtest.sqlite_only
     def test_open_challenges_are_bounded(self):
         """Anybody may open them, so somebody could fill the disk."""
         challenge = self.challenge()

@@ -1,6 +1,8 @@
 """Bad worlds: full disks, foreign files, wrong settings, clocks that jump, providers that fail for good. Each has to end
 in a text that says what is wrong, with nothing damaged, and to be well again once the world is."""
 
+# sqlite: damaged and full SQLite files
+
 import contextlib
 import hashlib
 import json

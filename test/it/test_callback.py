@@ -2,6 +2,8 @@
 script carried in files; what the agent sees is the same."""
 # threads: tunnel connections on the loop, requests on the pool
 
+# sqlite: holds a lock of the SQLite file
+
 import base64
 import contextlib
 import json
@@ -359,7 +361,7 @@ class EndTest(CallbackTest):
         run = self.run_of()
         self.detach("sleep 1000", lease=run.lease)
         self.daemon.kill()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=20)) as db, db:
+        with self.daemon.record() as db:
             db.executemany("INSERT INTO heartbeat_run_events (run_id, seq, id, company_id, agent_id, event_type, payload, "
                            "created_at) VALUES (?, ?, ?, ?, ?, 'callback', '{}', 1)",
                            [(run.id, 1000 + n, str(n), ident(self.acme), self.ada["id"]) for n in range(998)])

@@ -1,6 +1,8 @@
 """Callbacks where only plain commands can be run: a gateway inside, a queue of files, and a thread that looks."""
 # slow: each request is a few commands, and a queue that is closed is given two seconds
 
+# sqlite: holds a lock of the SQLite file
+
 import contextlib
 import json
 import os

@@ -10,6 +10,8 @@ TEST_HOSTILE_ROUNDS plays the tries so many times, in a random order.
 
 # slow: a browser tries every way from every place
 
+# sqlite: asks SQLite for its tables
+
 import http.server
 import json
 import os

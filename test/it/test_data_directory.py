@@ -2,6 +2,8 @@
 or damaged; backing up, restoring and checking (`berth db`)."""
 # slow: starts several daemons, and some of them with sandboxes
 
+# sqlite: files of the data directory
+
 import contextlib
 import json
 import os

@@ -7,6 +7,7 @@ import pathlib
 import sqlite3
 import unittest
 
+import berthtest
 from berthtest import SOURCE, ident
 from runtest import HookTest, RunTest
 
@@ -120,6 +121,7 @@ class RunningTest(DefaultTest):
         self.assertEqual([l["provider"] for l in self.leases(run)], ["berth"])
         self.assertEqual((self.work / "made").read_text(), "inside\n")
 
+    @berthtest.sqlite_only
     def test_one_that_is_archived_or_gone(self):
         env = self.environment(self.acme, config={"provider": "berth"})
         self.choose_default(env)
@@ -424,6 +426,7 @@ class UpgradeTest(RunTest):
     def uid(name):
         return f"00000000-0000-4000-8000-{name.encode().hex():0>12}"[:36]
 
+    @berthtest.sqlite_only
     def test_what_ran_here_is_written_down(self):
         daemon = self.new_daemon(data=self.version_9()).start()
         company, local = self.uid("c"), self.uid("l")

@@ -1,6 +1,8 @@
 """Deleting a company or an agent with its history: everything of it goes, the audit trail stays, nothing living is
 forgotten, and a crash in the middle only delays it."""
 
+# sqlite: asks SQLite for its tables
+
 import subprocess
 import unittest
 

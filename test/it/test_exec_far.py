@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import struct
 
 import boxproto
@@ -208,7 +207,7 @@ class BoxTest(FarTest):
                 os.kill(box, signal.SIGKILL)
                 shutil.rmtree(next(self.boxes_dir().glob("*")))
                 shutil.rmtree(self.daemon.data / "output" / exec_id)
-                with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+                with self.daemon.record() as db:
                     db.execute(f"UPDATE executions SET boot_id = {boot}")
                 self.daemon.start()
                 self.assertEqual(self.ended(exec_id)["status"], status)

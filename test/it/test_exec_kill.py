@@ -3,6 +3,8 @@ its end is recorded, every byte is there exactly once, leases and places are rig
 
 The rounds are in execrounds.py."""
 
+# sqlite: looks into the SQLite file
+
 import contextlib
 import os
 import shutil

@@ -1,9 +1,7 @@
 """Execution workspaces: listed, read, changed, closed. Runs make them; here they are put into the database."""
 
-import contextlib
 import itertools
 import json
-import sqlite3
 import unittest
 
 from berthtest import BerthTest, ident
@@ -22,7 +20,7 @@ class WorkspaceTest(BerthTest):
         self.c = self.company()
         self.other = self.company("Other")
         self.daemon.stop()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+        with self.daemon.record() as db:
             company = self.c["id"]
             db.execute("INSERT INTO projects (id, company_id, name, created_at, updated_at) VALUES (?, ?, 'P', ?, ?)",
                        (PROJECT, company, T0, T0))

@@ -2,6 +2,8 @@
 meanwhile, and keeps nothing of them."""
 # threads: many connections, a full queue, a pool that is busy
 
+# sqlite: holds a lock of the SQLite file
+
 import contextlib
 import json
 import os

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import unittest
 
+import berthtest
 from berthtest import BerthTest, ident, wait_until
 from exectest import memory_tells
 from websockettest import PING_MS, Reading, Refused, WebSocket
@@ -184,6 +185,7 @@ class Feeds(LiveTest):
 class Slow(LiveTest):
     daemon_env = {"BERTH_LIVE_PING_MS": "3600000"}  # who does not read answers no ping either
 
+    @berthtest.sqlite_only
     def test_one_that_does_not_read(self):
         """It is told what it missed; nobody waits for it, and it costs no memory."""
         slow, brisk = self.ws(), self.ws()

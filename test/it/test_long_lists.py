@@ -1,6 +1,8 @@
 """Lists of all rows: complete and in order, sent in parts, in memory that does not grow with the list."""
 # plain: the daemon's memory is measured
 
+# sqlite: makes rows with functions of SQLite
+
 import uuid
 
 from berthtest import wait_until

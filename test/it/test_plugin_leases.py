@@ -5,6 +5,7 @@ import ctypes
 import json
 import pathlib
 
+import berthtest
 from berthtest import wait_until
 from providertest import KEY, RUN, ProviderTest, manifest
 
@@ -69,6 +70,7 @@ class SandboxTest(ProviderTest):
         self.assertFalse(HOST_KEYS & set(config))
 
     # environment-runtime 7.16 and the pruning of section 3.5: what a provider repeats of a secret is not kept
+    @berthtest.sqlite_only
     def test_secrets_are_stripped_from_metadata(self):
         self.provider.behave(AcquireLease={"more": {"metadata": {
             "apiKey": "plain", "sandboxId": "s", "driver": "local", "pluginId": "x", "provider": "y"}}})
@@ -423,6 +425,7 @@ class PinnedTest(ProviderTest):
 class ConfinedTest(ProviderTest):
     """The worker writes into its own directory and nowhere else, and reads little more than its package."""
 
+    @berthtest.sqlite_only
     def test_files(self):
         secret = self.daemon.data / "berth.db"
         self.assertTrue(secret.exists())

@@ -2,6 +2,8 @@
 that daemon and boxes do in a life with executions, runs, leases, secrets, workspaces and snapshots."""
 # slow: starts a daemon for every sync
 
+# sqlite: the disk of a SQLite file
+
 import contextlib
 import hashlib
 import os

@@ -5,6 +5,7 @@ import os
 import signal
 import unittest
 
+import berthtest
 from runtest import HOLD, HookTest, RunTest, wait_until
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -259,6 +260,7 @@ class GivenUpTest(RunTest):
         self.assertEqual(len(self.runs()), 1)
         self.assertEqual(self.daemon.log().count("a run is given up"), 1)
 
+    @berthtest.sqlite_only
     def test_a_command_that_nobody_knows(self):
         """Its row says that it runs, and that is all there is of it."""
         run = self.wake(self.runner(HOLD))

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import unittest
 
+import berthtest
 from runtest import HOLD, HookTest, RunTest, wait_until
 
 
@@ -166,6 +167,7 @@ class LocalTest(RunTest):
         self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "paused")
         self.nothing_held()
 
+    @berthtest.sqlite_only
     def test_one_that_cannot_be_claimed(self):
         """It keeps nobody else from working, and begins when it can."""
         ada, bob = self.runner("true"), self.runner("true", "Bob")
@@ -500,6 +502,7 @@ class HttpTest(HookTest):
         self.assertEqual(len(self.requests), 4)
         self.nothing_held()
 
+    @berthtest.sqlite_only
     def test_an_answer_that_cannot_be_recorded_at_once(self):
         self.gate.clear()
         run = self.wake(self.hook())

@@ -3,6 +3,8 @@ data directory, logs, arguments and environments of all processes, and the answe
 as agent. A value that is meant to be seen shows that the search finds things.
 """
 
+# sqlite: looks into the SQLite file
+
 import base64
 import contextlib
 import http.client
@@ -11,7 +13,6 @@ import pathlib
 import re
 import resource
 import signal
-import sqlite3
 import subprocess
 import threading
 import unittest
@@ -208,7 +209,7 @@ class SecretScan(ScanCase):
         self.ok("POST", f"/api/issues/{issue}/comments", {"body": "x"}, status=201)
         self.ok("PUT", f"/api/issues/{issue}/documents/plan", {"format": "markdown", "body": "x"}, status=201)
         self.ok("PATCH", f"/api/agents/{agent}", {"title": "Scanner"})
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             db.execute("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, status, "
                        "last_used_at, opened_at, created_at, updated_at) VALUES (?, ?, ?, 'shared_workspace', "
                        "'project_primary', 'w', 'active', 1, 1, 1, 1)", (WORKSPACE, self.acme, project))

@@ -3,10 +3,8 @@ value is found anywhere it does not belong."""
 # threads: rotations and resolutions at once
 
 import base64
-import contextlib
 import json
 import pathlib
-import sqlite3
 import unittest
 
 from berthtest import BerthTest
@@ -350,7 +348,7 @@ class KeyTest(SecretsTest):
         box = bytearray(base64.b64decode(material["box"]))
         box[0] ^= 1
         material["box"] = base64.b64encode(box).decode()
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+        with self.daemon.record() as db:
             db.execute("UPDATE company_secret_versions SET material = ?", (json.dumps(material),))
         self.daemon.start()
         answer = self.req("POST", "/api/instance/secrets/rekey", {})

@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import os
 import signal
-import sqlite3
 import threading
 import unittest
 
@@ -40,7 +39,7 @@ class SettleTest(SshTest):
 
     def write(self, *statements):
         """Behind the daemon's back, while it does not run."""
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             for statement in statements:
                 db.execute(statement)
 

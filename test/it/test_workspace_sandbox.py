@@ -1,7 +1,6 @@
 """Workspaces in the built-in sandbox, end to end: brought in, changed by commands, brought home, saved when nobody
 brings them home."""
 
-import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +9,6 @@ import pty
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -732,7 +730,7 @@ class ClockSalvageTest(WorkspaceTest):
         (self.salvage,) = self.salvages()
 
     def edit(self, statement, *parameters):
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             db.execute(statement, parameters)
 
     def sweeps(self):

@@ -1,11 +1,9 @@
 """Workspaces that are moved by the file worker of a box: the local driver with isolation "copy"."""
 # threads: an operation that moves files over a stream of the loop
 
-import contextlib
 import hashlib
 import os
 import pathlib
-import sqlite3
 import unittest
 
 from berthtest import BerthTest, ident, wait_until
@@ -140,7 +138,7 @@ class SyncTest(BerthTest):
     def test_a_way_that_this_version_does_not_know(self):
         def become(way, state, step):
             self.daemon.stop()
-            with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+            with self.daemon.record() as db:
                 db.execute("UPDATE workspaces SET way = ?, state = ?, step = ?", (way, state, step))
             self.daemon.start()
 

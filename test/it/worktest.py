@@ -1,7 +1,5 @@
 """For tests of agents, issues and projects: making them, and runs that Berth did not start."""
 
-import contextlib
-import sqlite3
 
 from berthtest import BerthTest, ident
 
@@ -51,7 +49,7 @@ class WorkTest(BerthTest):
 
     def edit(self, statement, parameters=()):
         """Change a row behind the daemon's back."""
-        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+        with self.daemon.record() as db:
             db.execute(statement, parameters)
 
     def insert_run(self, agent, run=RUN_A, status="running"):

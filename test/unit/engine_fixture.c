@@ -148,13 +148,13 @@ static const struct kind *const kinds[] = { &listed, &blind, &kind_local, NULL }
 
 /* The store */
 
-static int faulty_read_begin(struct store *s, struct db **ret, struct err *err)
+static int faulty_read_begin(const struct op *op, struct store *s, struct db **ret, struct err *err)
 {
         struct engine *e = container_of(s, struct engine, faulty);
 
         if (e->dead)
                 return err_set(err, ERR_IO, "the daemon is dead");
-        return e->store->ops->read_begin(e->store, ret, err);
+        return e->store->ops->read_begin(op, e->store, ret, err);
 }
 
 static int faulty_write(const struct op *op, struct store *s, store_fn fn, void *arg,

@@ -207,6 +207,38 @@ static void test_a_failing_function_leaves_nothing(void **state)
         store_suite_write(f, insert_company, TEXT("c1"));
 }
 
+struct kept_counter {
+        int n;
+        bool fails;
+};
+
+static int count_up(struct db *db, void *arg, struct err *err)
+{
+        struct kept_counter *c = arg;
+
+        db_keep(db, &c->n, sizeof(c->n));
+        c->n += 1;
+        db_keep(db, &c->n, sizeof(c->n));
+        c->n *= 10;
+        if (c->fails)
+                return err_set(err, ERR_UNPROCESSABLE, "second thoughts");
+        return insert_company(db, TEXT(c->n == 10 ? "c10" : "c20"), err);
+}
+
+/* Also with BERTH_TEST_REPEAT_WRITES, where each function runs twice. */
+static void test_kept_memory_is_put_back(void **state)
+{
+        struct store_fixture *f = *state;
+        struct kept_counter c = { 0, true };
+
+        assert_int_equal(store_write(&f->op, f->store, count_up, &c, &f->err), ERR_UNPROCESSABLE);
+        assert_int_equal(c.n, 0);
+        c.fails = false;
+        store_suite_write(f, count_up, &c);
+        assert_int_equal(c.n, 10);
+        assert_int_equal(store_suite_count(f, COMPANIES " WHERE id = 'c10'"), 1);
+}
+
 static int wrong_sql(struct db *db, void *arg, struct err *err)
 {
         return db_exec(db, "SELECT nonsense FROM nowhere", DB_NO_ARGS, err);
@@ -398,15 +430,19 @@ static void *run_member(void *arg)
 /* A write that lasts until it may go on. */
 struct gate {
         sem_t entered, may_go;
+        bool is_open; /* a write function may be run once more */
 };
 
 static int stand_at_gate(struct db *db, void *arg, struct err *err)
 {
         struct gate *g = arg;
 
+        if (g->is_open)
+                return 0;
         sem_post(&g->entered);
         while (sem_wait(&g->may_go) < 0 && errno == EINTR)
                 ;
+        g->is_open = true;
         return 0;
 }
 
@@ -416,6 +452,7 @@ static void open_gate_store(struct gate *g, struct store_member *keeper, struct 
 
         sem_init(&g->entered, 0, 0);
         sem_init(&g->may_go, 0, 0);
+        g->is_open = false;
         *keeper = (struct store_member){ .fn = stand_at_gate, .arg = g, .f = f };
         assert_int_equal(pthread_create(&thread, NULL, run_member, keeper), 0);
         keeper->thread = thread;
@@ -643,6 +680,7 @@ int store_suite_run_engine(void)
                 STORE_TEST(test_close_while_idle),
                 STORE_TEST(test_results_come_back),
                 STORE_TEST(test_a_failing_function_leaves_nothing),
+                STORE_TEST(test_kept_memory_is_put_back),
                 STORE_TEST(test_wrong_statements_are_our_fault),
                 STORE_TEST(test_a_read_cannot_write),
                 STORE_TEST(test_one_statement_used_within_itself),

@@ -13,11 +13,12 @@ struct counted {
         unsigned writes;
 };
 
-static int counted_read_begin(struct store *s, struct db **ret, struct err *err)
+static int counted_read_begin(const struct op *op, struct store *s, struct db **ret,
+                              struct err *err)
 {
         struct store *behind = container_of(s, struct counted, store)->behind;
 
-        return behind->ops->read_begin(behind, ret, err);
+        return behind->ops->read_begin(op, behind, ret, err);
 }
 
 static int counted_write(const struct op *op, struct store *s, store_fn fn, void *arg,

@@ -66,8 +66,6 @@ static void test_not_a_database(void **state)
         assert_non_null(strstr(f->err.msg, path));
         unlink(path);
         assert_int_equal(store_open("/nonexistent/directory/berth.db", &other, &f->err), ERR_IO);
-        assert_int_equal(store_open("postgres://localhost/berth", &other, &f->err),
-                         ERR_NOT_IMPLEMENTED);
         assert_null(other);
 }
 

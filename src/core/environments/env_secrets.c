@@ -217,6 +217,7 @@ static int drop_unneeded(struct db *db, const struct op *op, struct runtime *rt,
         n = r < 0 ? r : secrets_owned(db, environment_id, op->arena, &list, err);
         if (n < 0)
                 return n;
+        free(s->removals); /* of a run that was undone */
         s->removals = xcalloc((size_t)n + 1, sizeof(*s->removals));
         s->n_removals = 0;
         for (struct secret *one = list; r >= 0 && one < list + n; one++) {

@@ -140,6 +140,7 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
         int64_t now = clock_now_us();
         int r;
 
+        db_keep(db, place, sizeof(*place));
         if (o->failure) {
                 place->attempts++;
                 place->next_attempt_at = clock_steady_us() + place_retry_pause(place->attempts);

@@ -65,6 +65,7 @@ static int sweep_take_unused(struct db *db, void *arg, struct err *err)
         u->is_unused = r >= 0 && living == 0;
         if (!u->is_unused)
                 return r;
+        db_keep(db, u->place, sizeof(*u->place));
         u->place->next_attempt_at = place_closing_until(u->rt);
         return place_move(db, u->rt, u->place, u->to, err);
 }
@@ -324,7 +325,7 @@ static int sweep_shift_times(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = places_shift_times(db, j->delta_us, err);
-        if (r >= 0) {
+        if (r >= 0 && !j->followed) { /* when the transaction is run once more, it has moved */
                 clock_steady_add(j->delta_us);
                 j->followed = true;
         }

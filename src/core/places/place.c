@@ -71,6 +71,7 @@ static int place_move_noted(struct db *db, void *arg, struct err *err)
         struct move_request *m = arg;
         bool is_over = streq(m->state, PLACE_GONE) || streq(m->state, PLACE_READY);
 
+        db_keep(db, m->place, sizeof(*m->place));
         if (m->note)
                 m->place->note = m->note;
         m->place->next_attempt_at = is_over ? 0 : place_closing_until(m->rt);

@@ -17,6 +17,8 @@
 static int run_adopt_in(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
+
+        db_keep(db, &t->run, sizeof(t->run));
         int r = runs_adopt(db, t->run.id, t->run.owner, t->rt->node.instance.s, clock_now_us(),
                            err);
 

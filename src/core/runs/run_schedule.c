@@ -192,6 +192,8 @@ static int note_retry(void *ctx, const struct run *row)
 static int write_rest(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
+
+        p->retries = NULL;
         int r = runs_due(db, p->now, p->op->arena, note_retry, p, err);
 
         for (struct retry *x = p->retries; r >= 0 && x; x = x->next) {

@@ -109,6 +109,8 @@ static int draft_record_answer(struct db *db, void *arg, struct err *err)
 {
         struct preparation *p = arg;
         struct secret_draft *d = p->draft;
+
+        db_keep(db, &d->secret, sizeof(d->secret));
         int r = secret_versions_insert(db, &d->version, err);
 
         d->secret.latest_version = 1;
@@ -236,6 +238,7 @@ int secret_draft_commit(struct db *db, const struct op *op, struct secret_draft 
         const struct vault_provider *p = d->vault.provider;
         int r;
 
+        db_keep(db, &d->secret, sizeof(d->secret));
         if (p->may_store && !p->may_store(&d->material)) {
                 /* The master key has changed since the value was sealed. */
                 struct op copy = *op;

@@ -108,6 +108,7 @@ static int rotation_promote(struct db *db, struct rotation *q, struct err *err)
         struct secret s;
         int r = secret_load(db, q->op, q->id, true, false, &s, err);
 
+        db_keep(db, &q->secret, sizeof(q->secret));
         if (r >= 0)
                 r = rotation_check_rules(q, err);
         if (r >= 0 && s.updated_at != q->secret.updated_at)

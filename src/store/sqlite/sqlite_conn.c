@@ -217,7 +217,16 @@ static int sqlite_script(struct db *db, const char *sql, struct err *err)
         return sqlite_conn_run(sqlite_conn_of(db), sql, err);
 }
 
+static const struct db_catalog catalog = {
+        .tables = "SELECT name FROM sqlite_schema WHERE type = 'table' "
+                  "AND name NOT LIKE 'sqlite%' ORDER BY name",
+        .columns = "SELECT name FROM pragma_table_info(?1) ORDER BY cid",
+        .defer = "PRAGMA defer_foreign_keys = ON",
+        .settle = "",
+};
+
 static const struct db_ops ops = {
+        .catalog = &catalog,
         .query = sqlite_query,
         .step = sqlite_step,
         .is_null = sqlite_is_null,
