@@ -78,6 +78,7 @@ struct cli {
         const char *company;   /* id or name as given; NULL: not given */
         const char *data;      /* data directory; never NULL */
         const char *data_flag; /* --data as given, NULL when not */
+        bool data_given;       /* by --data or BERTH_DATA */
         struct berth *api;     /* opened by the first call */
         int end_by_signal;     /* end the process by this signal when all is done; 0: do not */
 };
@@ -100,9 +101,11 @@ int cli_unknown_command(const struct cli_command *table, const char *path, const
 /* Where to connect: --api-url, the environment, the Unix socket of the data directory, the default
  * port, in this order. The strings are the arena's. */
 int cli_endpoint(struct cli *c, struct berth_options *ret, struct err *err);
-/* ERR_FORBIDDEN when another user than root and this one listens on the port (port_owner.c). */
+/* 1 when root or this user listens on the port, 0 when nobody does; ERR_FORBIDDEN when another user
+ * does (port_owner.c). */
 int cli_check_port(unsigned port, struct err *err);
-/* The handle, opened by the first call; c owns it. */
+/* The handle, opened by the first call; c owns it. Without an address, and with no daemon there, a
+ * private one is started (private.h). */
 int cli_connect(struct cli *c, struct berth **ret, struct err *err);
 
 /* One request. take_body may be NULL. An answer of 400 and above is an error with the daemon's text

@@ -69,7 +69,7 @@ int cli_check_port(unsigned port, struct err *err)
         look_through(&s, "/proc/net/tcp");
         look_through(&s, "/proc/net/tcp6");
         if (!s.found || s.uid == 0 || s.uid == geteuid())
-                return 0;
+                return s.found;
         return err_set(err, ERR_FORBIDDEN,
                        "port %u of this machine is user %u's, who is neither you nor root; if that "
                        "is your daemon, say so with --api-url http://127.0.0.1:%u or BERTH_API_URL",

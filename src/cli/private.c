@@ -16,6 +16,7 @@
 #include "cli/output.h"
 
 #define PATIENCE_MS 20000
+#define TAKING_MS   60000 /* a daemon that takes over waits for the private one: daemon/datadir.c */
 #define PAUSE_MIN   5
 #define PAUSE_MAX   200
 #define LOG_FILE    "berth.log"
@@ -81,9 +82,9 @@ static NORETURN void become_daemon(const char *const *argv, int out, int log)
 }
 
 /* The first line that it says; "" when it says nothing. */
-static void read_word(int fd, struct buf *line)
+static void read_word(int fd, int64_t patience_ms, struct buf *line)
 {
-        int64_t until = clock_mono_ms() + PATIENCE_MS;
+        int64_t until = clock_mono_ms() + patience_ms;
 
         while (!memchr(buf_str(line), '\n', line->len)) {
                 struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -106,7 +107,8 @@ static void read_word(int fd, struct buf *line)
 }
 
 /* Start our own program with these arguments; `line` is the first that it says. */
-static int launch_daemon(struct cli *c, const char *const *argv, struct buf *line, struct err *err)
+static int launch_daemon(struct cli *c, const char *const *argv, int64_t patience_ms,
+                         struct buf *line, struct err *err)
 {
         CLEAN(cleanup_fd) int in = -1;
         CLEAN(cleanup_fd) int out = -1;
@@ -130,8 +132,33 @@ static int launch_daemon(struct cli *c, const char *const *argv, struct buf *lin
         close(take_fd(&out));
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
-        read_word(in, line);
+        read_word(in, patience_ms, line);
         return 0;
+}
+
+/* A daemon of ours in a directory of another user could not be used by that user, and its files
+ * would be in their way. Of a directory that is to be made, what it is made in counts. */
+static int check_owner(struct cli *c, struct err *err)
+{
+        char *path = cli_printf(c, "%s", c->data);
+        bool is_there = true;
+        struct stat st;
+
+        while (stat(path, &st) < 0) {
+                char *slash = strrchr(path, '/');
+
+                if (errno != ENOENT || !slash)
+                        return err_sys(err, ERR_UNREACHABLE, errno, "no daemon answers, and %s",
+                                       c->data);
+                is_there = false;
+                slash[slash == path] = '\0';
+        }
+        if (st.st_uid == geteuid() || (!is_there && st.st_uid == 0))
+                return 0;
+        return err_set(err, ERR_UNREACHABLE,
+                       "no daemon answers in %s, and none is started there: %s is user %u's. Start "
+                       "one as that user with: berth serve",
+                       c->data, path, (unsigned)st.st_uid);
 }
 
 /* 0 when it listens or another one has the directory. */
@@ -139,7 +166,10 @@ static int start_daemon(struct cli *c, struct err *err)
 {
         CLEAN(buf_done) struct buf line = { .max = 65536 };
         const char *const argv[] = { "berth", "serve", "--private", "--data", c->data, NULL };
-        int r = launch_daemon(c, argv, &line, err);
+        int r = check_owner(c, err);
+
+        if (r >= 0)
+                r = launch_daemon(c, argv, PATIENCE_MS, &line, err);
 
         if (r < 0)
                 return r;
@@ -147,6 +177,12 @@ static int start_daemon(struct cli *c, struct err *err)
                 return 0;
         return err_set(err, ERR_UNREACHABLE, "the daemon does not start: %s (see %s/" LOG_FILE ")",
                        line.len ? buf_str(&line) : "it said nothing", c->data);
+}
+
+bool private_join(struct cli *c)
+{
+        c->data = absolute_path(c, c->data);
+        return daemon_answers(c);
 }
 
 int private_ensure(struct cli *c, struct err *err)
@@ -208,32 +244,29 @@ static const char *log_end(struct cli *c)
 int private_background(struct cli *c, const char *const *argv, struct err *err)
 {
         CLEAN(buf_done) struct buf line = { .max = 65536 };
-        int64_t until = clock_mono_ms() + PATIENCE_MS;
+        bool answers = daemon_answers(c);
         int pid, r;
 
-        for (;; (void)usleep(PAUSE_MAX * 1000)) {
-                bool answers = daemon_answers(c);
-
-                berth_close(c->api); /* a private daemon ends when no client is connected */
-                c->api = NULL;
-                buf_clear(&line);
-                r = answers ? 0 : launch_daemon(c, argv, &line, err);
-                if (r < 0)
-                        return r;
-                if (str_starts(buf_str(&line), "listening "))
-                        break;
-                /* It may have stopped listening and still have the directory. */
-                if (was_private(c, &pid) && clock_mono_ms() < until)
-                        continue;
-                if (!answers)
-                        return err_set(err, ERR_UNREACHABLE,
-                                       "the daemon does not start: %s (%s/" LOG_FILE ")",
-                                       log_end(c), c->data);
-                out_line("a daemon already runs (process %d), with the data in %s", pid, c->data);
+        if (answers && was_private(c, &pid))
+                answers = false; /* the new one takes over */
+        berth_close(c->api);
+        c->api = NULL;
+        r = answers ? 0 : launch_daemon(c, argv, TAKING_MS, &line, err);
+        if (r < 0)
+                return r;
+        if (str_starts(buf_str(&line), "listening ")) {
+                (void)was_private(c, &pid);
+                out_line("%s", buf_str(&line));
+                out_note("process %d, messages in %s/" LOG_FILE "; kill %d stops it", pid, c->data,
+                         pid);
                 return 0;
         }
-        (void)was_private(c, &pid);
-        out_line("%s", buf_str(&line));
-        out_note("process %d, messages in %s/" LOG_FILE "; kill %d stops it", pid, c->data, pid);
+        /* Another one may have been first. */
+        answers = daemon_answers(c) && !was_private(c, &pid);
+        if (!answers)
+                return err_set(err, ERR_UNREACHABLE,
+                               "the daemon does not start: %s (%s/" LOG_FILE ")", log_end(c),
+                               c->data);
+        out_line("a daemon already runs (process %d), with the data in %s", pid, c->data);
         return 0;
 }

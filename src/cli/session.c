@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "cli/command.h"
+#include "cli/private.h"
 
 #define DEFAULT_PORT 3100
 #define DEFAULT_URL  "http://127.0.0.1:3100"
@@ -36,6 +37,7 @@ int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a,
         const char *base = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
 
         c->data = c->data_flag ? c->data_flag : cli_env("BERTH_DATA", NULL);
+        c->data_given = c->data != NULL;
         if (c->data)
                 return 0;
         if (base && base[0] == '/')
@@ -135,26 +137,52 @@ int cli_endpoint(struct cli *c, struct berth_options *ret, struct err *err)
                 .api_key = c->api_key,
                 .run_id = cli_env("BERTH_RUN_ID", "PAPERCLIP_RUN_ID"),
         };
-        if (!c->api_url && stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+        if (!c->api_url && (c->data_given || (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))))
                 ret->socket_path = path;
-        return c->api_url || ret->socket_path ? 0 : cli_check_port(DEFAULT_PORT, err);
+        if (c->api_url || ret->socket_path)
+                return 0;
+        int r = cli_check_port(DEFAULT_PORT, err);
+        return r < 0 ? r : 0;
+}
+
+static int connect_to(struct cli *c, const struct berth_options *options, struct err *err)
+{
+        struct berth_error error;
+
+        return berth_open(options, &c->api, &error) < 0 ? cli_api_error(&error, err) : 0;
+}
+
+/* Without an address: the daemon of the data directory, or, where no directory was named either,
+ * the one on the default port; else one is started. */
+static int connect_here(struct cli *c, struct err *err)
+{
+        struct berth_options options = { .url = DEFAULT_URL, .api_key = c->api_key };
+        int r = 0;
+
+        if (private_join(c))
+                return 0;
+        if (!c->data_given)
+                r = cli_check_port(DEFAULT_PORT, err);
+        if (r <= 0)
+                return r < 0 ? r : private_ensure(c, err);
+        options.run_id = cli_env("BERTH_RUN_ID", "PAPERCLIP_RUN_ID");
+        return connect_to(c, &options, err);
 }
 
 int cli_connect(struct cli *c, struct berth **ret, struct err *err)
 {
         struct berth_options options;
-        struct berth_error error;
+        int r = 0;
 
-        if (!c->api) {
-                int r = cli_endpoint(c, &options, err);
-
-                if (r < 0)
-                        return r;
-                if (berth_open(&options, &c->api, &error) < 0)
-                        return cli_api_error(&error, err);
-        }
-        *ret = c->api;
-        return 0;
+        if (!c->api && !c->api_url)
+                r = connect_here(c, err);
+        else if (!c->api)
+                r = cli_endpoint(c, &options, err);
+        if (r >= 0 && !c->api)
+                r = connect_to(c, &options, err);
+        if (r >= 0)
+                *ret = c->api;
+        return r;
 }
 
 static void decref_json(void *value)

@@ -1,4 +1,5 @@
 /* Makes the data directory private, and takes its lock. */
+#define _GNU_SOURCE
 #include "daemon/datadir.h"
 
 #include <dirent.h>
@@ -9,12 +10,16 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 
-#define LOCK_FILE    "berth.lock"
-#define LOCK_WAIT_MS 2000
+#define LOCK_FILE     "berth.lock"
+#define LOCK_WAIT_MS  2000
+#define TAKE_OVER_MS  45000 /* a daemon that is told to end does so in STOP_MAX_S */
+#define TAKE_PAUSE_MS 2
 
 static int open_dir(const char *path, int *ret_fd, struct err *err)
 {
@@ -104,6 +109,68 @@ static int take_lock(int fd, char *ret_holder, size_t size)
         }
 }
 
+/* The process that the lock file names as a private daemon; 0: none. */
+static pid_t private_holder(int lock)
+{
+        char text[64];
+        ssize_t n = pread(lock, text, sizeof(text) - 1, 0);
+
+        text[n > 0 ? n : 0] = '\0';
+        return strstr(text, "\nprivate\n") && atoi(text) > 0 ? (pid_t)atoi(text) : 0;
+}
+
+/* The words of its command line tell a private daemon from whoever has its number now. */
+static bool serves_privately(pid_t pid)
+{
+        CLEAN(buf_done) struct buf words = BUF_INIT;
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+        if (file_read_at(AT_FDCWD, path, 65536, &words, NULL) < 0)
+                return false;
+        return memmem(words.data, words.len, "\0serve\0--private\0", 17) != NULL;
+}
+
+/* Tell it to end. The process is held before the lock is looked at again: what still has the lock
+ * and is named in it then cannot have become another process since. Returns whether it was told. */
+static bool end_private(int lock, pid_t pid)
+{
+        CLEAN(cleanup_fd) int process = (int)syscall(SYS_pidfd_open, pid, 0);
+
+        if (process < 0)
+                return false;
+        if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+                (void)flock(lock, LOCK_UN);
+                return false;
+        }
+        return private_holder(lock) == pid && serves_privately(pid) &&
+               syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0) == 0;
+}
+
+/* A private daemon makes room for one that is started on purpose. A command that it leaves behind
+ * may start the next one before we have the lock: that one makes room as well. */
+static bool take_over(int lock)
+{
+        int64_t until = clock_mono_ms() + TAKE_OVER_MS;
+        pid_t told = 0;
+
+        while (clock_mono_ms() < until) {
+                pid_t pid = private_holder(lock);
+
+                if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+                        return true;
+                if (pid == 0)
+                        return false;
+                if (pid != told && end_private(lock, pid)) {
+                        log_info("the private daemon of this directory ends for this one",
+                                 LOG_I("process", pid));
+                        told = pid; /* twice would end it at once */
+                }
+                (void)poll(NULL, 0, TAKE_PAUSE_MS);
+        }
+        return false;
+}
+
 int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_fd) int dir = -1;
@@ -116,15 +183,15 @@ int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err
         fd = openat(dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "open %s/%s", path, LOCK_FILE);
-        if (take_lock(fd, pid, sizeof(pid)) < 0) {
-                if (errno != EWOULDBLOCK)
-                        return err_sys(err, ERR_IO, errno, "lock %s", path);
+        bool has = take_lock(fd, pid, sizeof(pid)) == 0;
+        if (!has && errno != EWOULDBLOCK)
+                return err_sys(err, ERR_IO, errno, "lock %s", path);
+        if (!has && (is_private || !take_over(fd)))
                 return err_set(
                         err, ERR_LOCKED,
                         "another berth daemon (process %s) uses the data directory %s; stop it, "
                         "or choose another directory with --data",
                         *pid ? pid : "unknown", path);
-        }
         /* For the message above, and for a command that would start a private one again: the lock
          * itself is the kernel's. */
         snprintf(pid, sizeof(pid), "%d\n%s", (int)getpid(), is_private ? "private\n" : "");

@@ -508,7 +508,8 @@ class WhereTest(CliTest):
     def test_a_killed_daemon(self):
         self.daemon.kill()
         self.assertTrue((self.daemon.data / "berth.sock").exists(), "it leaves its socket")
-        self.fails(3, "company", "list", says="start one with: berth serve")
+        self.fails(3, "--api-url", f"unix:{self.daemon.data}/berth.sock", "company", "list",
+                   says="start one with: berth serve")
 
     def test_serve_says_why_not(self):
         first = self.daemon

@@ -576,6 +576,75 @@ class PrivateTest(unittest.TestCase):
         out, err = run.communicate("word\n", timeout=60)
         self.assertEqual((run.returncode, out), (3, "got word\n"), err)
 
+    def serve(self, *args):
+        """`berth serve` in this directory, which has said where it listens."""
+        daemon = self.start("serve", "--listen", "127.0.0.1:0", *args)
+        self.addCleanup(daemon.wait, 60)
+        self.addCleanup(daemon.terminate)
+        self.assertTrue(daemon.stdout.readline().startswith("listening on http://"))
+        return daemon
+
+    def test_serve_takes_over(self):
+        run = self.start("run", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 3")
+        self.assertEqual(run.stdout.readline(), "ready\n")
+        private = self.pid()
+        daemon = self.serve()
+        self.assertEqual(self.pid(), daemon.pid)
+        self.assertFalse(os.path.exists(f"/proc/{private}"))
+        out, err = run.communicate("word\n", timeout=60)
+        self.assertEqual((run.returncode, out), (3, "got word\n"), err)
+        self.assertEqual(json.loads(self.berth("lease", "list", "--json").stdout), [], "its lease was released")
+        self.assertEqual(self.pid(), daemon.pid)
+
+    def test_serve_in_the_background_takes_over(self):
+        lease = re.search(rf"kept lease ({UUID})", self.berth("run", "--keep", "--", "true").stderr)[1]
+        done = self.berth("serve", "--background", "--listen", "127.0.0.1:0")
+        self.addCleanup(lambda: os.kill(daemon, signal.SIGTERM))
+        daemon = self.pid()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("listening on http://", done.stdout)
+        self.assertFalse(self.alive(), "the private one")
+        self.assertEqual(self.berth("lease", "exec", lease, "--", "echo", "here").stdout, "here\n")
+        done = self.berth("serve", "--background", "--listen", "127.0.0.1:0")
+        self.assertIn(f"a daemon already runs (process {daemon})", done.stdout)
+        self.assertEqual(self.berth("lease", "release", lease).returncode, 0)
+
+    def test_serve_leaves_other_processes_alone(self):
+        """The lock's file names somebody else: a number that was used again, or a file that somebody wrote."""
+        self.serve()
+        had = (self.data / "berth.lock").read_text()
+        bystander = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(bystander.wait)
+        self.addCleanup(bystander.kill)
+        (self.data / "berth.lock").write_text(f"{bystander.pid}\nprivate\n")
+        second = self.start("serve", "--listen", "127.0.0.1:0")
+        self.addCleanup(second.kill)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            second.wait(2)
+        self.assertIsNone(bystander.poll())
+        (self.data / "berth.lock").write_text(had)
+        self.assertEqual(second.wait(60), 1)
+        self.assertIn("another berth daemon", second.stderr.read())
+
+    def test_every_command_starts_one(self):
+        done = self.berth("company", "create", "Acme")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(self.alive())
+        os.kill(self.pid(), signal.SIGKILL)
+        wait_until(lambda: not self.alive(), "it is dead", 30)
+        self.assertTrue((self.data / "berth.sock").exists(), "it leaves its socket")
+        done = self.berth("company", "list")
+        self.assertEqual((done.returncode, "Acme" in done.stdout), (0, True), done.stderr)
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root")
+    def test_none_is_started_in_the_directory_of_another_user(self):
+        os.chown(self.data, 65534, 65534)
+        for where in (self.data, self.data / "inner" / "berth"):
+            done = self.berth("--data", str(where), "company", "list")
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("is user 65534's", done.stderr)
+        self.assertEqual(os.listdir(self.data), [])
+
     def test_a_daemon_that_cannot_start(self):
         (self.data / "berth.toml").write_text("nonsense = 1\n")
         done = self.berth("run", "--", "true")
