@@ -230,6 +230,8 @@ int cli_act(struct cli *c, const struct args *a, const struct cli_action *act, s
 
         if (r >= 0 && act->nothing && json_object_size(members) == 0)
                 return err_set(err, ERR_USAGE, "%s", act->nothing);
+        if (r >= 0 && act->is_new)
+                r = cli_check_new(c, a, act->answer, a->words[0], err);
         if (r >= 0 && act->kind && (act->by_id || !act->kind->list) && act->method)
                 r = cli_find_id(c, act->kind, a->words[0], &id, err);
         else if (r >= 0 && act->kind) {

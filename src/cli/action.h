@@ -57,6 +57,7 @@ struct cli_action {
         const char *path;
         bool by_id;         /* a whole id is believed, without asking for the thing */
         bool makes_company; /* the first company is made where there is none */
+        bool is_new; /* the first word names an `answer` that is not there: cli_check_new() */
         const struct cli_member *members;
         const char *nothing; /* ERR_USAGE with this text when no member was given; NULL: fine */
 

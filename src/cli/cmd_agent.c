@@ -269,7 +269,7 @@ static int cmd_agent_create(struct cli *c, const struct args *a, struct err *err
         int r = cli_company(c, true, &company, err);
 
         if (r >= 0)
-                r = cli_check_new(c, &kind_agent, a->words[0], err);
+                r = cli_check_new(c, a, &kind_agent, a->words[0], err);
         if (r >= 0)
                 r = body_set(body, "name", a->words[0], err);
         if (r >= 0)
@@ -380,7 +380,8 @@ const struct cli_command agent_commands[] = {
           "berth agent create Ada -o command=./agent --env LANG=C.UTF-8", .words = 1,
           .notes = "-o sets a member of its adapterConfig: -o command=sh is text, and\n"
                    "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
-          .options = OPTIONS(AGENT_OPTIONS, AGENT_ENV_OPTIONS), .run = cmd_agent_create },
+          .options = OPTIONS(AGENT_OPTIONS, AGENT_ENV_OPTIONS, ALLOW_DUPLICATE),
+          .run = cmd_agent_create },
         { "show", "AGENT", "Show an agent and its variables", "berth agent show Ada", .words = 1,
           .act = { &kind_agent } },
         { "update", "AGENT [OPTION]...", "Change an agent and its variables",

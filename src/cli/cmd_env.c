@@ -306,7 +306,7 @@ static int cmd_env_create(struct cli *c, const struct args *a, struct err *err)
         if (is_address)
                 r = complete_ssh_config(c, a, company, config, &name, err);
         if (r >= 0)
-                r = cli_check_new(c, &kind_environment, name, err);
+                r = cli_check_new(c, a, &kind_environment, name, err);
         if (r >= 0 && args_value(a, "for"))
                 r = suit_adapter(c, args_value(a, "for"), config, err);
         if (r >= 0)
@@ -477,14 +477,14 @@ const struct cli_command env_commands[] = {
           "An ssh host is tried at once, and nothing is saved when it does not work. Without "
           "--key your\nown ssh configuration, agent and keys are used; without a PATH the work "
           "is done in ~/berth there.",
-          .options =
-                  OPTIONS({ "driver", "DRIVER", "local, ssh, sandbox or plugin" }, CONFIG_OPTIONS,
-                          { "description", "TEXT", "what it is for" },
-                          { "for", "ADAPTER",
-                            "sandbox: allow the hosts that this adapter's program needs" },
-                          { "name", "NAME", "ssh: another name than the host's" },
-                          { "key", "FILE", "ssh: the private key; without, your own ssh set-up" },
-                          { "accept-host-key", NULL, "ssh: record the host's key now" }),
+          .options = OPTIONS(
+                  { "driver", "DRIVER", "local, ssh, sandbox or plugin" }, CONFIG_OPTIONS,
+                  { "description", "TEXT", "what it is for" },
+                  { "for", "ADAPTER",
+                    "sandbox: allow the hosts that this adapter's program needs" },
+                  { "name", "NAME", "ssh: another name than the host's" },
+                  { "key", "FILE", "ssh: the private key; without, your own ssh set-up" },
+                  { "accept-host-key", NULL, "ssh: record the host's key now" }, ALLOW_DUPLICATE),
           .run = cmd_env_create },
         { "show", "ENV", "Show one environment", "berth env show Local", .words = 1,
           .act = { &kind_environment } },

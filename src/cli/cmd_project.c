@@ -72,6 +72,8 @@ static int cmd_project_create(struct cli *c, const struct args *a, struct err *e
         int r = cli_path(c, kind_project.list, NULL, false, &path, err);
 
         if (r >= 0)
+                r = cli_check_new(c, a, &kind_project, a->words[0], err);
+        if (r >= 0)
                 r = cli_fill(c, a,
                              MEMBERS({ "name", .word = 1 }, { "description", "description" },
                                      { "status", "status" }),
@@ -270,7 +272,8 @@ const struct cli_command project_commands[] = {
                    .none = "no projects" } },
         { "create", "NAME [OPTION]...", "Create a project",
           "berth project create Site --directory /srv/site --env LANG=C.UTF-8", .words = 1,
-          .notes = PROJECT_NOTES, .options = OPTIONS(PROJECT_OPTIONS, WORKSPACE_OPTIONS),
+          .notes = PROJECT_NOTES,
+          .options = OPTIONS(PROJECT_OPTIONS, WORKSPACE_OPTIONS, ALLOW_DUPLICATE),
           .run = cmd_project_create },
         { "show", "PROJECT", "Show a project, its workspaces and its variables",
           "berth project show Site", .words = 1, .act = { &kind_project } },

@@ -143,9 +143,14 @@ const char *cli_named(struct cli *c, const char *folder, const char *id);
 int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_t **ret,
              struct err *err);
 
-/* ERR_CONFLICT when the company has one of that name. The API allows several, but none of them
- * could be named on the command line then. */
-int cli_check_new(struct cli *c, const struct cli_kind *kind, const char *name, struct err *err);
+/* ERR_CONFLICT when the company has one of that name, unless --allow-duplicate is given. The API
+ * allows several, but none of them could be named on the command line then. */
+int cli_check_new(struct cli *c, const struct args *a, const struct cli_kind *kind,
+                  const char *name, struct err *err);
+#define ALLOW_DUPLICATE                                                                            \
+        {                                                                                          \
+                "allow-duplicate", NULL, "even when there is one of this name"                     \
+        }
 
 /* -- Small things (values.c) ------------------------------------------------------------------ */
 

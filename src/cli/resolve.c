@@ -94,11 +94,15 @@ int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_
                        given, kind->command);
 }
 
-int cli_check_new(struct cli *c, const struct cli_kind *kind, const char *name, struct err *err)
+int cli_check_new(struct cli *c, const struct args *a, const struct cli_kind *kind,
+                  const char *name, struct err *err)
 {
         const char *path;
         json_t *list, *item;
         size_t i;
+
+        if (args_flag(a, "allow-duplicate"))
+                return 0;
         int r = cli_path(c, kind->list, NULL, true, &path, err);
 
         if (r >= 0)
@@ -113,7 +117,8 @@ int cli_check_new(struct cli *c, const struct cli_kind *kind, const char *name, 
                     !streq(status, "terminated"))
                         return err_set(err, ERR_CONFLICT,
                                        "the %s '%s' already exists; 'berth %s show %s' shows it, "
-                                       "'berth %s update' changes it",
+                                       "'berth %s update' changes it, --allow-duplicate makes "
+                                       "another one",
                                        kind->what, name, kind->command, name, kind->command);
         }
         return 0;

@@ -57,6 +57,21 @@ class CompanyTest(CliTest):
         self.fails(5, "company", "show", "Acme", says="there is no company 'Acme'")
         self.fails(5, "company", "show", MISSING, says="Company not found")
 
+    def test_the_same_again(self):
+        """A block of commands that is pasted twice makes nothing twice, and says what to do."""
+        make = {"company": [], "project": [], "agent": ["-o", "command=true"], "env": ["--driver", "sandbox", "-o", "provider=fake"]}
+        for group, options in make.items():
+            with self.subTest(group=group):
+                self.run_ok(group, "create", "Twice", *options)
+                self.fails(1, group, "create", "twice", *options,
+                           says=["'twice' already exists", f"'berth {group} show twice'", "--allow-duplicate"])
+                found = [x for x in self.json(group, "list") if x["name"].lower() == "twice"]
+                self.assertEqual(len(found), 1)
+        self.run_ok("project", "create", "Twice", "--allow-duplicate")
+        self.assertEqual(len(self.json("project", "list")), 2)
+        self.run_ok("company", "create", "Twice", "--allow-duplicate")
+        self.assertEqual(len(self.json("company", "list")), 2)
+
     def test_what_is_not_there_can_be_listed(self):
         self.run_ok("company", "create", "Acme")
         for list_, *command in (("plugin", "plugin", "sandbox-check"), ("plugin", "plugin", "show"), ("snapshot", "snapshot", "delete"),
