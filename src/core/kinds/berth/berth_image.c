@@ -92,6 +92,7 @@ static const char *working_dir(struct arena *arena, const json_t *image)
 int berth_image_spec(struct op *op, struct runtime *rt, const json_t *config,
                      const struct sandbox_row *row, struct sandbox_spec *spec, struct err *err)
 {
+        const char *user = json_get_string(config, "user");
         struct image_row image;
         int r;
 
@@ -104,7 +105,8 @@ int berth_image_spec(struct op *op, struct runtime *rt, const json_t *config,
                 return r;
         spec->n_base = (uint32_t)r;
         spec->working_dir = working_dir(op->arena, json_from_text(op->arena, image.config));
-        if (json_get_string(config, "user"))
+        /* Only the user "agent" may be missing in an image, and is added to it. */
+        if (user && !streq(user, "root"))
                 return 0;
         spec->own_users = true;
         spec->root_inside = row->user_id == 0;
