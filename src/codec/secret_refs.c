@@ -1,6 +1,8 @@
 /* Finds references to secrets by a schema, and reads and changes members by path. */
 #include "codec/secret_refs.h"
 
+#include "base/uuid.h"
+
 static bool has_path(const json_t *paths, const char *path)
 {
         json_t *item;
@@ -56,6 +58,24 @@ json_t *secret_ref_paths(const json_t *schema)
 
         walk_schema(schema, "", paths);
         return paths;
+}
+
+bool secret_ref_is(const json_t *value)
+{
+        const char *type = json_get_string(value, "type");
+
+        return type && streq(type, "secret_ref");
+}
+
+bool secret_ref_read(const json_t *value, const char **ret_id, int64_t *ret_version)
+{
+        const json_t *version = json_object_get(value, "version");
+        const char *named = json_string_value(version);
+
+        *ret_id = json_get_string(value, "secretId");
+        *ret_version = json_integer_value(version);
+        return secret_ref_is(value) && *ret_id && uuid_is_valid(*ret_id) &&
+               (!version || (named && streq(named, "latest")) || *ret_version > 0);
 }
 
 json_t *json_path_get(const json_t *doc, const char *path)

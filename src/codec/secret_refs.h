@@ -13,6 +13,11 @@
  * is no object. A new reference. */
 json_t *secret_ref_paths(const json_t *schema);
 
+/* Whether a value is {type: "secret_ref", ...}; and what it refers to: *ret_version 0 is the
+ * latest. secret_ref_read() says false when the rest of it cannot be read. */
+bool secret_ref_is(const json_t *value);
+bool secret_ref_read(const json_t *value, const char **ret_id, int64_t *ret_version);
+
 /* The member at the path, borrowed; NULL as soon as a part of it is no object. */
 json_t *json_path_get(const json_t *doc, const char *path);
 /* Set it in place (take_value), making objects on the way; NULL removes the last member only. */

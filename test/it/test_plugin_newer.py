@@ -74,6 +74,90 @@ class NewerTest(ProviderTest):
                 "provider": "acme", "image": "i", "apiKey": {**reference, "version": 1}}})
         self.assert_error(refused, 422, contains="pins a version")
 
+    def secret(self, value, company=None):
+        return self.ok("POST", f"/api/companies/{company or self.company_id}/secrets", {"name": "k", "value": value},
+                       status=201)["id"]
+
+    def events(self, secret):
+        return [(e["outcome"], e["actorType"], e["consumerId"], e["configPath"])
+                for e in self.ok("GET", f"/api/secrets/{secret}/access-events")]
+
+    def draft(self, config, driver="sandbox", **more):
+        return self.req("POST", f"/api/companies/{self.company_id}/environments/probe-config",
+                        {"driver": driver, "config": config}, **more)
+
+    def test_references_in_a_draft(self):
+        secret = self.secret("very-secret")
+        reference = {"type": "secret_ref", "secretId": secret, "version": "latest"}
+        config = {"provider": "acme", "image": "i", "apiKey": reference}
+        self.provider.behave(Probe={"result": {"ok": False, "summary": "bad key very-secret"}})
+        answer = self.draft(config)
+        self.assert_status(answer, 200)
+        self.assertNotIn("very-secret", answer.text)
+        (checked,) = self.provider.calls("environmentValidateConfig")
+        (probed,) = self.provider.calls("environmentProbe")
+        self.assertEqual((checked["config"]["apiKey"], probed["config"]["apiKey"]), (secret, "very-secret"))
+        self.assertEqual(self.events(secret), [("success", "user", "unsaved", "apiKey")])
+        for table in ("activity_log", "company_secret_bindings"):
+            self.assertNotIn("very-secret", str(self.daemon.sql(f"SELECT * FROM {table}")))
+        self.assertEqual(self.daemon.sql("SELECT * FROM company_secret_bindings"), [])
+        # an id that was not sent as a reference is a text
+        self.draft({**config, "apiKey": secret})
+        self.assertEqual(self.provider.calls("environmentProbe")[1]["config"]["apiKey"], secret)
+        self.assertEqual(len(self.events(secret)), 1)
+
+    def test_who_may_not_refer_to_a_secret_in_a_draft(self):
+        secret = self.secret("very-secret")
+        reference = {"type": "secret_ref", "secretId": secret, "version": "latest"}
+        config = {"provider": "acme", "image": "i", "apiKey": reference}
+        ssh = {"host": "127.0.0.1", "port": 1, "username": "x", "remoteWorkspacePath": "/x",
+               "privateKeySecretRef": reference}
+        manager = self.agent(self.company_id, name="manager", grants=["environments:manage"])
+        worker = self.board_user(self.company_id, user="bob", role="viewer")
+        for token in (manager["token"], worker["token"]):
+            self.assert_status(self.draft(config, token=token), 403)
+            self.assert_status(self.draft(ssh, driver="ssh", token=token), 403)
+        other = ident(self.company("other"))
+        foreign = self.secret("of-others", other)
+        self.assert_error(self.draft({**config, "apiKey": {**reference, "secretId": foreign}}), 422,
+                          contains="same company")
+        self.assertEqual(self.provider.calls("environmentProbe"), [])
+        self.assertEqual((self.events(secret), self.events(foreign)), ([], []))
+
+    # Where its schema says so, and only what is sent as a reference: texts and ids are the driver's own business.
+    def test_references_of_a_driver(self):
+        schema = {"type": "object", "properties": {
+            "key": {"type": "string", "format": "secret-ref"}, "plain": {"type": "string", "format": "secret-ref"},
+            "id": {"type": "string", "format": "secret-ref"}, "other": {}}}
+        provider = self.install_provider(key=f"{KEY}2", environmentDrivers=[
+            {"driverKey": "rack", "kind": "environment_driver", "displayName": "Rack", "configSchema": schema}])
+        secret = self.secret("very-secret")
+        reference = {"type": "secret_ref", "secretId": secret, "version": "latest"}
+        sent = {"key": reference, "plain": "text", "id": secret, "other": reference}
+        config = {"pluginKey": f"{KEY}2", "driverKey": "rack", "driverConfig": sent}
+        got = {**sent, "key": "very-secret"}
+        self.assertTrue(self.draft(config, driver="plugin").json["ok"])
+        self.assertEqual(provider.calls("environmentProbe")[0]["config"], got)
+        env = self.ok("POST", f"/api/companies/{self.company_id}/environments",
+                      {"name": "rack", "driver": "plugin", "config": config}, status=201)
+        self.assertEqual(env["config"]["driverConfig"], sent)
+        self.assertEqual({c["config"]["key"] for c in provider.calls("environmentValidateConfig")}, {secret})
+        bindings = self.daemon.sql("SELECT target_id, config_path FROM company_secret_bindings")
+        self.assertEqual([tuple(b.values()) if hasattr(b, "values") else tuple(b) for b in bindings],
+                         [(env["id"], "driverConfig.key")])
+        self.ok("POST", f"/api/environments/{env['id']}/probe")
+        provider.behave(AcquireLease={"more": {"metadata": {"key": "very-secret", "remoteCwd": "/work"}}})
+        lease = self.take(env, heartbeatRunId=RUN)
+        self.release(lease)
+        for method in ("Probe", "AcquireLease", "ReleaseLease"):
+            self.assertEqual(provider.calls(f"environment{method}")[-1]["config"], got, method)
+        self.assertNotIn("very-secret", json.dumps(lease) + str(self.places()))
+        self.assertEqual({e[:3] for e in self.events(secret)},
+                         {("success", "user", "unsaved"), ("success", "system", env["id"])})
+        broken = self.req("PATCH", f"/api/environments/{env['id']}",
+                          {"config": {**config, "driverConfig": {"key": {**reference, "version": 0}}}})
+        self.assert_error(broken, 422, contains="driverConfig.key")
+
     # remote-execution 8.51
     def test_where_a_command_starts_and_with_what(self):
         lease = self.take(self.sandbox(), heartbeatRunId=RUN)

@@ -79,6 +79,18 @@ class ProbeTest(SshTest):
         self.assertTrue(self.probe_config(self.acme)["ok"])
         self.assertEqual(list((self.daemon.data / "ssh").glob("*/*")), [])
 
+    def test_a_key_that_is_a_secret_already(self):
+        """One that is not saved may refer to it, and the probe logs in with it."""
+        secret = self.ok("POST", f"/api/companies/{self.acme['id']}/secrets",
+                         {"name": "key", "value": self.fixture.client_key.read_text()}, status=201)
+        answer = self.probe_config(self.acme, privateKey=None, privateKeySecretRef={
+            "type": "secret_ref", "secretId": secret["id"], "version": 1})
+        self.assertTrue(answer["ok"], answer)
+        self.assertNotIn("PRIVATE KEY", str(answer))
+        (event,) = self.ok("GET", f"/api/secrets/{secret['id']}/access-events")
+        self.assertEqual((event["outcome"], event["actorType"], event["consumerId"], event["configPath"]),
+                         ("success", "user", "unsaved", "privateKeySecretRef"))
+
     def test_the_workspace_is_made(self):
         deep = self.fixture.root / "a b" / "it's \"quoted\" $HOME `x` \\ ; -o" / "ü"
         answer = self.probe_config(self.acme, remoteWorkspacePath=str(deep))

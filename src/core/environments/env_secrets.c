@@ -124,7 +124,9 @@ int env_secrets_extract(struct op *op, struct runtime *rt, const struct environm
 {
         const struct kind *kind = kind_of_config(rt, env->driver, config);
         const struct kind_secret *secret = kind->secrets;
-        json_t *paths = kind->has_secrets_by_schema ? secret_ref_paths(schema) : json_array();
+        json_t *paths = kind->has_secrets_by_schema && !kind->keeps_references
+                                ? secret_ref_paths(schema)
+                                : json_array();
         size_t most = json_array_size(paths) + kind_n_secrets(kind) + 1;
         int r = 0;
 
@@ -161,13 +163,13 @@ static size_t collect_refs(const struct kind *kind, const json_t *config, const 
         }
         json_array_foreach(paths, i, path)
         {
-                json_t *v = json_path_get(config, json_string_value(path));
+                struct secret_ref ref = { .config_path = json_string_value(path) };
 
-                if (json_is_string(v) && uuid_is_valid(json_string_value(v)))
-                        refs[n++] = (struct secret_ref){
-                                .secret_id = json_string_value(v),
-                                .config_path = arena_strdup(arena, json_string_value(path)),
-                        };
+                if (!secret_read_member(kind, config, ref.config_path, &ref.secret_id,
+                                        &ref.version))
+                        continue;
+                ref.config_path = arena_strdup(arena, ref.config_path);
+                refs[n++] = ref;
         }
         return n;
 }

@@ -2,6 +2,7 @@
 #include "core/environments/probe.h"
 
 #include "core/access/audit.h"
+#include "core/secrets/secret.h"
 
 struct probing {
         struct op *op;
@@ -61,7 +62,9 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, con
                   json_t *config, struct probe_result *ret, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
-        CLEAN(json_decrefp) json_t *normal = NULL;
+        CLEAN(json_decrefp) json_t *normal = NULL, *sent = NULL;
+        const struct kind *kind = NULL;
+        const json_t *schema = NULL;
         int r = store_read_begin(op, rt->store, &db, err);
 
         if (r >= 0)
@@ -74,10 +77,13 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, con
         if (r >= 0)
                 r = kind_normalize(rt, driver, config, CONFIG_SUBMITTED, &normal, err);
         if (r >= 0) {
-                const struct kind *kind = kind_of_config(rt, driver, normal);
-
-                r = kind->validate ? kind->validate(op, rt, &normal, NULL, err) : 0;
+                sent = json_deep_copy(normal);
+                kind = kind_of_config(rt, driver, normal);
+                r = kind->validate ? kind->validate(op, rt, &normal, &schema, err) : 0;
         }
+        /* After the plugin has looked at it: only the probe itself gets the values. */
+        if (r >= 0)
+                r = secret_resolve_draft(op, rt, company_id, kind, sent, schema, normal, err);
         if (r >= 0) {
                 struct probing q = { op,        company_id, "environment.probed_unsaved",
                                      "unsaved", NULL,       (int64_t)json_object_size(normal) };

@@ -158,6 +158,8 @@ struct kind {
         bool writes_cleanup_status; /* releases record success or failure on the lease */
         bool has_run_dirs;          /* a workspace is staged into a directory of its run */
         bool has_secrets_by_schema; /* validate() answers with a schema that names secrets */
+        bool keeps_references;      /* of these, only {type: "secret_ref"} is a reference, which is
+                                       stored as it was sent; texts and ids are what they are */
         const char *release_failure_reason; /* of a lease released as failed; NULL: none */
         /* Whether this configuration lets commands in its places reach services of this machine
          * that can be reached only from it. NULL: none does. */

@@ -89,6 +89,7 @@ struct secret_use {
         /* For giving up the place of a lease: its environment may have changed its bindings
          * since. */
         bool for_cleanup;
+        bool for_draft; /* of a configuration that is not saved, and has no bindings */
 };
 
 /* The value. version 0: the one that the binding selects, the latest without a binding. Without a
@@ -108,6 +109,17 @@ int secret_resolve_config(struct op *op, struct runtime *rt, const char *company
                           const char *environment_id, const struct kind *kind, json_t *config,
                           const json_t *schema, const struct secret_context *context, json_t **ret,
                           struct err *err);
+
+/* What the member at `path` refers to, in a configuration of a kind whose secrets a schema names;
+ * false: it is no reference. */
+bool secret_read_member(const struct kind *kind, const json_t *config, const char *path,
+                        const char **ret_id, int64_t *ret_version);
+/* The same for a configuration that is probed and not saved: the {type: "secret_ref"} of `sent`
+ * become values in `config`, which is changed in place. Only for board users, who the caller has
+ * seen to manage the company's environments; nothing is resolved whose event is not recorded. */
+int secret_resolve_draft(struct op *op, struct runtime *rt, const char *company_id,
+                         const struct kind *kind, const json_t *sent, const json_t *schema,
+                         json_t *config, struct err *err);
 
 /* Variables: {NAME: "text" | {type: "plain", value} | {type: "secret_ref", secretId, version?}} */
 

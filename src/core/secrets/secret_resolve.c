@@ -67,7 +67,7 @@ static int find_attempted(struct db *db, const struct runtime *rt, struct secret
         t->is_known = true;
         if (!streq(t->secret.status, SECRET_ACTIVE))
                 return err_set(err, ERR_UNPROCESSABLE, "Secret is not active");
-        if (t->use)
+        if (t->use && !t->use->for_draft)
                 r = check_binding(db, t, a, err);
         if (r >= 0)
                 r = check_version(db, t, a, err);
@@ -149,14 +149,21 @@ static int record_attempts(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static int record(struct op *op, struct runtime *rt, const struct secret_attempt *list, size_t n,
+                  struct err *err)
+{
+        struct op shielded = op_shield(op, RECORD_MS);
+        struct attempts q = { list, n };
+
+        return n > 0 ? store_write(&shielded, rt->store, record_attempts, &q, err) : 0;
+}
+
 /* A failure to record must not keep a run from its secret, but is logged. */
 void secret_record(struct op *op, struct runtime *rt, const struct secret_attempt *list, size_t n)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct op shielded = op_shield(op, RECORD_MS);
-        struct attempts q = { list, n };
 
-        if (n > 0 && store_write(&shielded, rt->store, record_attempts, &q, &err) < 0)
+        if (record(op, rt, list, n, &err) < 0)
                 log_error("the use of a secret could not be recorded",
                           LOG_S("secret", list[0].secret_id), LOG_S("error", err.msg));
 }
@@ -184,6 +191,7 @@ struct config_use {
         struct runtime *rt;
         const char *company_id, *environment_id;
         const struct secret_context *context;
+        bool is_draft;
         json_t *config;
         struct secret_attempt *attempts; /* heap */
         struct secret_use *uses;         /* heap, beside it */
@@ -197,6 +205,12 @@ static int resolve_into(struct config_use *q, const char *path, const char *secr
         struct secret_attempt *t = &q->attempts[q->n];
         struct secret_use *u = &q->uses[q->n];
 
+        if (q->is_draft && q->op->actor->type != ACTOR_BOARD)
+                return err_set(err, ERR_FORBIDDEN,
+                               "Only board users may probe a configuration that refers to secrets "
+                               "(%s) before it is saved. Ask the board to save it, then probe the "
+                               "environment",
+                               path);
         if (!q->environment_id)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Runtime secret resolution requires an environment id");
@@ -204,7 +218,9 @@ static int resolve_into(struct config_use *q, const char *path, const char *secr
                 .consumer_type = "environment",
                 .consumer_id = q->environment_id,
                 .config_path = arena_strdup(q->op->arena, path),
-                .actor_type = "system",
+                .actor_type = q->is_draft ? "user" : "system",
+                .actor_id = q->is_draft ? q->op->actor->user_id : NULL,
+                .for_draft = q->is_draft,
                 .issue_id = q->context ? q->context->issue_id : NULL,
                 .run_id = q->context ? q->context->run_id : NULL,
                 .for_cleanup = q->context && q->context->for_cleanup,
@@ -241,8 +257,23 @@ static int resolve_members(struct config_use *q, const struct kind_secret *list,
         return r;
 }
 
-static int resolve_paths(struct config_use *q, const json_t *paths, struct err *err)
+bool secret_read_member(const struct kind *kind, const json_t *config, const char *path,
+                        const char **ret_id, int64_t *ret_version)
 {
+        const json_t *value = json_path_get(config, path);
+
+        if (kind->keeps_references)
+                return secret_ref_read(value, ret_id, ret_version);
+        *ret_id = json_string_value(value);
+        *ret_version = 0;
+        return *ret_id && uuid_is_valid(*ret_id);
+}
+
+static int resolve_paths(struct config_use *q, const struct kind *kind, const json_t *paths,
+                         struct err *err)
+{
+        const char *id;
+        int64_t version;
         json_t *path;
         size_t i;
         int r = 0;
@@ -250,11 +281,10 @@ static int resolve_paths(struct config_use *q, const json_t *paths, struct err *
         json_array_foreach(paths, i, path)
         {
                 const char *p = json_string_value(path);
-                json_t *value = json_path_get(q->config, p);
 
-                if (!json_is_string(value) || !uuid_is_valid(json_string_value(value)))
+                if (!secret_read_member(kind, q->config, p, &id, &version))
                         continue;
-                r = resolve_into(q, p, json_string_value(value), 0, p, err);
+                r = resolve_into(q, p, id, version, p, err);
                 if (r < 0)
                         break;
         }
@@ -281,7 +311,7 @@ int secret_resolve_config(struct op *op, struct runtime *rt, const char *company
         if (r >= 0)
                 r = resolve_members(&q, kind->secrets, err);
         if (r >= 0 && kind->has_secrets_by_schema)
-                r = resolve_paths(&q, paths, err);
+                r = resolve_paths(&q, kind, paths, err);
         secret_record(op, rt, q.attempts, q.n);
         free(q.attempts);
         free(q.uses);
@@ -291,5 +321,60 @@ int secret_resolve_config(struct op *op, struct runtime *rt, const char *company
                 json_decref(q.config);
         else
                 *ret = q.config;
+        return r;
+}
+
+/* Configurations that are not saved */
+
+static int resolve_sent(struct config_use *q, const struct kind *kind, const json_t *sent,
+                        const json_t *paths, struct err *err)
+{
+        const char *id;
+        int64_t version;
+        json_t *path;
+        size_t i;
+        int r = 0;
+
+        for (const struct kind_secret *s = kind->secrets; s && s->member && r >= 0; s++)
+                if (!json_is_string(json_object_get(sent, s->member)) &&
+                    secret_ref_read(json_object_get(sent, s->reference), &id, &version))
+                        r = resolve_into(q, s->reference, id, version, s->member, err);
+        json_array_foreach(paths, i, path)
+        {
+                const char *p = json_string_value(path);
+
+                if (r >= 0 && secret_ref_read(json_path_get(sent, p), &id, &version))
+                        r = resolve_into(q, p, id, version, p, err);
+        }
+        return r;
+}
+
+/* Whoever may send a value of the company to a place of their choice could as well save it there;
+ * an agent could not. */
+int secret_resolve_draft(struct op *op, struct runtime *rt, const char *company_id,
+                         const struct kind *kind, const json_t *sent, const json_t *schema,
+                         json_t *config, struct err *err)
+{
+        struct config_use q = { .op = op,
+                                .rt = rt,
+                                .company_id = company_id,
+                                .environment_id = "unsaved",
+                                .is_draft = true,
+                                .config = config };
+        json_t *paths = kind->has_secrets_by_schema ? secret_ref_paths(schema) : json_array();
+        size_t most = json_array_size(paths) + kind_n_secrets(kind) + 1;
+        CLEAN(err_done) struct err unrecorded = { 0 };
+        int r;
+
+        q.attempts = xcalloc(most, sizeof(*q.attempts));
+        q.uses = xcalloc(most, sizeof(*q.uses));
+        r = resolve_sent(&q, kind, sent, paths, err);
+        if (record(op, rt, q.attempts, q.n, &unrecorded) < 0 && r >= 0) {
+                r = unrecorded.code;
+                err_move(err, &unrecorded);
+        }
+        free(q.attempts);
+        free(q.uses);
+        json_decref(paths);
         return r;
 }

@@ -54,7 +54,7 @@ json_t *plugin_clean_config(const json_t *stored)
 const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
                                         const json_t *config)
 {
-        json_t *paths = target->is_sandbox ? secret_ref_paths(target->schema) : json_array(), *path;
+        json_t *paths = secret_ref_paths(target->schema), *path;
         const char **values =
                 arena_alloc(op->arena, (json_array_size(paths) + 1) * sizeof(*values));
         size_t n = 0, i;
@@ -71,6 +71,48 @@ const char *const *plugin_secret_values(struct op *op, const struct plugin_targe
         return values;
 }
 
+/* A `format` of the whole would make a reference of all of it. */
+const json_t *plugin_driver_schema(struct op *op, const struct plugin_target *target)
+{
+        json_t *own = target->schema ? json_copy((json_t *)target->schema) : NULL;
+
+        json_object_del(own, "format");
+        return own ? json_keep(op->arena, json_pack("{s:{s:o}}", "properties", "driverConfig", own))
+                   : NULL;
+}
+
+static int resolve_sandbox(struct op *op, struct runtime *rt, const struct plugin_target *target,
+                           const struct plugin_scope *scope, const json_t *config,
+                           const struct secret_context *context, json_t **ret, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *whole = json_deep_copy(config);
+        int r;
+
+        json_object_set_new(whole, "provider", json_string(target->driver_key));
+        r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
+                                  &kind_plugin_sandbox, whole, target->schema, context, ret, err);
+        if (r >= 0)
+                json_object_del(*ret, "provider");
+        return r;
+}
+
+static int resolve_driver(struct op *op, struct runtime *rt, const struct plugin_target *target,
+                          const struct plugin_scope *scope, const json_t *config,
+                          const struct secret_context *context, json_t **ret, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *whole = NULL, *resolved = NULL;
+        int r;
+
+        whole = json_pack("{s:s, s:s, s:O}", "pluginKey", target->plugin_key, "driverKey",
+                          target->driver_key, "driverConfig", config);
+        r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
+                                  &kind_plugin_driver, whole, plugin_driver_schema(op, target),
+                                  context, &resolved, err);
+        if (r >= 0)
+                *ret = json_incref(json_get_object(resolved, "driverConfig"));
+        return r;
+}
+
 /* A call that gives a place up may read the secrets that the place was opened with, whatever the
  * environment says by now. */
 int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
@@ -82,20 +124,14 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
                 .run_id = scope->run_id,
                 .for_cleanup = scope->place_id != NULL,
         };
-        json_t *whole = json_deep_copy(config);
         int r = 0;
 
-        if (target->is_sandbox && target->schema && !streq(scope->environment_id, "unsaved")) {
-                json_object_set_new(whole, "provider", json_string(target->driver_key));
-                r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
-                                          &kind_plugin_sandbox, whole, target->schema, &context,
-                                          ret, err);
-                json_decref(whole);
-                if (r >= 0)
-                        json_object_del(*ret, "provider");
-        } else {
-                *ret = whole;
-        }
+        if (!target->schema || streq(scope->environment_id, "unsaved"))
+                *ret = json_deep_copy(config);
+        else if (target->is_sandbox)
+                r = resolve_sandbox(op, rt, target, scope, config, &context, ret, err);
+        else
+                r = resolve_driver(op, rt, target, scope, config, &context, ret, err);
         if (r >= 0)
                 *ret_secrets = plugin_secret_values(op, target, *ret);
         return r;

@@ -1,5 +1,6 @@
 /* The kind of the driver `plugin`: environments whose whole driver comes from a plugin. Nothing is
- * reused, and no member of the configuration is secret to us: it is handed on as it was saved. */
+ * reused. Of its configuration only {type: "secret_ref"} where the schema says secret-ref is
+ * resolved; texts and ids are handed on as they were saved. */
 #include "codec/check.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
@@ -86,6 +87,8 @@ const struct kind kind_plugin_driver = {
         .closes_by_id = true,
         .can_destroy = true,
         .normalize = driver_normalize,
+        .has_secrets_by_schema = true,
+        .keeps_references = true,
         .validate = plugin_validate_driver,
         .probe = plugin_probe_driver,
         .plan = driver_plan,

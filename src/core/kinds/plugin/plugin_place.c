@@ -67,17 +67,11 @@ static struct plugin_scope scope_of(const struct place *place, const char *issue
 
 /* What a provider answers */
 
-/* Configurations of the plugin driver have no secrets. A new reference. */
-static json_t *secret_paths_of(const struct plugin_target *target)
-{
-        return target->is_sandbox ? secret_ref_paths(target->schema) : json_array();
-}
-
 /* Without what the schema calls secret, wherever the provider repeats it. */
 static json_t *strip_secrets(const struct plugin_target *target, const json_t *metadata)
 {
         json_t *stripped = metadata ? json_deep_copy(metadata) : json_object();
-        json_t *paths = secret_paths_of(target);
+        json_t *paths = secret_ref_paths(target->schema);
         json_t *path;
         size_t i;
 
@@ -190,7 +184,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
         if (r < 0)
                 return r;
         config = json_keep(op->arena, plugin_clean_config(recorded));
-        late = late_lease_new(rt, place, secret_paths_of(&target));
+        late = late_lease_new(rt, place, secret_ref_paths(target.schema));
         q = (struct plugin_request){
                 .target = &target,
                 .scope = &scope,

@@ -70,6 +70,9 @@ int plugin_config_for(struct op *op, struct runtime *rt, const struct place *pla
                       const struct plugin_target *target, const json_t *recorded, json_t **ret,
                       struct err *err);
 
+/* The schema of what an environment of the plugin driver stores; NULL: none. Kept by the arena. */
+const json_t *plugin_driver_schema(struct op *op, const struct plugin_target *target);
+
 /* A call with the configuration resolved: params get `config`, errors are free of secrets. `params`
  * is taken. *ret is kept by the arena. */
 struct plugin_request {

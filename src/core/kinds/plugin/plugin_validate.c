@@ -65,10 +65,9 @@ static int take_references(struct op *op, const struct plugin_target *target, js
                 const char *at = json_string_value(path);
                 const json_t *ref = json_path_get(config, at);
                 const json_t *version = json_object_get(ref, "version");
-                const char *type = json_get_string(ref, "type");
                 const char *id = json_get_string(ref, "secretId");
 
-                if (!type || !streq(type, "secret_ref") || !id)
+                if (!secret_ref_is(ref) || !id)
                         continue;
                 if (version &&
                     !(json_is_string(version) && streq(json_string_value(version), "latest")))
@@ -79,6 +78,51 @@ static int take_references(struct op *op, const struct plugin_target *target, js
                 json_path_set(config, at, json_string(id));
         }
         return 0;
+}
+
+/* The same for a plugin's own driver, where what was sent is stored: the worker sees the ids, and
+ * *ret has the references by path. */
+static int take_driver_references(struct op *op, const struct plugin_target *target, json_t *config,
+                                  json_t **ret, struct err *err)
+{
+        json_t *paths = json_keep(op->arena, secret_ref_paths(target->schema)), *path;
+        const char *id;
+        int64_t version;
+        size_t i;
+
+        *ret = json_keep(op->arena, json_object());
+        json_array_foreach(paths, i, path)
+        {
+                const char *at = json_string_value(path);
+                json_t *ref = json_path_get(config, at);
+
+                if (!secret_ref_is(ref))
+                        continue;
+                if (!secret_ref_read(ref, &id, &version))
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "driverConfig.%s is no reference to a secret: it takes "
+                                       "{type: \"secret_ref\", secretId, version}, version "
+                                       "\"latest\" or a number",
+                                       at);
+                json_object_set_new(
+                        *ret, at,
+                        json_pack("{s:s, s:s, s:o}", "type", "secret_ref", "secretId", id,
+                                  "version",
+                                  version ? json_integer(version) : json_string("latest")));
+                json_path_set(config, at, json_string(id));
+        }
+        return 0;
+}
+
+/* What the worker kept of the ids. */
+static void put_references(json_t *config, json_t *refs)
+{
+        const char *path;
+        json_t *ref;
+
+        json_object_foreach(refs, path, ref) if (json_equal(json_path_get(config, path),
+                                                            json_object_get(ref, "secretId")))
+                json_path_set(config, path, json_incref(ref));
 }
 
 int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
@@ -129,8 +173,9 @@ int plugin_validate_driver(struct op *op, struct runtime *rt, json_t **config,
 {
         const char *plugin = json_get_string(*config, "pluginKey");
         const char *driver = json_get_string(*config, "driverKey");
+        CLEAN(json_decrefp) json_t *asked = NULL;
+        json_t *normal = NULL, *refs = NULL;
         struct plugin_target target;
-        json_t *normal = NULL;
         int r;
 
         if (!rt->plugins)
@@ -138,16 +183,24 @@ int plugin_validate_driver(struct op *op, struct runtime *rt, json_t **config,
                                "Plugin environment config validation requires a running plugin "
                                "worker manager.");
         r = plugin_ready_driver(op, rt, plugin, plugin, driver, &target, err);
+        if (r < 0)
+                return r;
+        asked = json_deep_copy(json_get_object(*config, "driverConfig"));
+        r = take_driver_references(op, &target, asked, &refs, err);
         if (r >= 0)
                 r = ask_worker(
-                        op, rt, &target, json_get_object(*config, "driverConfig"),
+                        op, rt, &target, asked,
                         arena_printf(op->arena,
                                      "Plugin environment driver \"%s:%s\" rejected its config.",
                                      plugin, driver),
                         &normal, err);
-        if (r >= 0)
-                json_object_set_new(*config, "driverConfig", normal);
-        return r;
+        if (r < 0)
+                return r;
+        put_references(normal, refs);
+        json_object_set_new(*config, "driverConfig", normal);
+        if (ret_schema)
+                *ret_schema = plugin_driver_schema(op, &target);
+        return 0;
 }
 
 /* Probing */
@@ -194,6 +247,7 @@ static int run_probe(const struct probe *q, struct err *err)
                 .method = "environmentProbe",
                 .config = q->config,
                 .limit_ms = PROBE_LIMIT_MS,
+                .redact_member = "summary",
         };
         json_t *answer = NULL;
         int r = plugin_request(q->op, q->rt, &request, &answer, &failure);
