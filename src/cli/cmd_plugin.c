@@ -347,7 +347,7 @@ const struct cli_command plugin_commands[] = {
           .notes =
                   "Packages are fetched without running their scripts. A word with a slash,\n"
                   "unless it begins with @, is a directory, which is used where it is. berth:NAME is\n"
-                  "a provider that comes with Berth: cloudflare (docs/providers.md).\n"
+                  "a provider that comes with Berth: cloudflare, daytona, e2b (docs/providers.md).\n"
                   "Exit status 1 when the plugin does not start.",
           .options = OPTIONS({ "local", NULL, "a directory of the daemon's machine", 'l' },
                              { "version", "VERSION", "version or range; also PACKAGE@VERSION" },
