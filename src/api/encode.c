@@ -93,8 +93,8 @@ void encode_environment(struct jw *w, const struct runtime *rt, const struct env
         }
         jw_object(w);
         encode_members(w, &environment_table, &shown);
-        jw_kbool(w, "isolated", kind_is_isolated(rt, e->driver));
-        jw_kstring(w, "isolation", kind_isolation(rt, e->driver));
+        jw_kbool(w, "isolated", kind_is_isolated(rt, e));
+        jw_kstring(w, "isolation", kind_isolation(rt, e));
         jw_kraw(w, "envVars", "{}"); /* variables are the project's and the agent's */
         if (redacted) {
                 jw_kbool(w, "configRedacted", true);

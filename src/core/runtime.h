@@ -10,6 +10,8 @@
 #include "store/store.h"
 
 struct callback_host;
+struct carriers;
+struct command_kinds;
 struct exec_hub;
 struct kind;
 struct live;
@@ -74,6 +76,7 @@ struct settings {
         int64_t output_max_mb, output_place_max_mb, output_wait_ms;
         int64_t disk_reserve_mb;    /* room for closing on a full disk (daemon/room.h); 0: none */
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
+        const char *kinds_dir;      /* descriptors of kinds; NULL: in the data directory */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */
         const char *plugin_env;     /* names of further variables for workers (plugin/env.h) */
@@ -122,12 +125,14 @@ struct runtime {
         struct settings settings;
         struct node node;
         const struct kind *const *kinds; /* NULL-terminated; core/kinds/kind.h */
+        const struct command_kinds *command_kinds; /* where those of files are from; or NULL */
         struct exec_hub *hub;            /* NULL in tests that run no commands */
         struct plugin_registry *plugins; /* NULL in tests that need none */
         struct mail *mail;               /* to the loop, and */
         struct pool *pool;               /* for background work; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
+        struct carriers *carriers;                  /* NULL in tests without such places */
         struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
         struct workspace_host *workspaces;          /* NULL in tests without workspaces */
         struct run_host *runs;                      /* NULL in tests without runs */

@@ -27,6 +27,7 @@
 #include "core/assets/skill.h"
 #include "core/callbacks/callback.h"
 #include "core/exec/exec.h"
+#include "core/carriers/carrier.h"
 #include "core/kinds/kind.h"
 #include "core/kinds/ssh/ssh_hosts.h"
 #include "core/live/live.h"
@@ -309,8 +310,10 @@ static int open_hosts(struct op *op, struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
-                r = ssh_hosts_new(&d->rt, &d->loop, d->config.data_dir, config.box_program,
-                                  &d->rt.ssh, err);
+                r = carriers_new(&d->rt, &d->loop, d->config.data_dir, config.box_program,
+                                 &d->rt.carriers);
+        if (r >= 0)
+                r = ssh_hosts_new(d->config.data_dir, &d->rt.ssh, err);
         if (r >= 0)
                 r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
         return r < 0 ? r : exec_hub_new(&config, &d->hub, err);
@@ -497,6 +500,7 @@ static void shut_down(struct daemon *d)
                 plugin_registry_free(d->rt.plugins);
                 d->rt.plugins = NULL;
                 ssh_hosts_close(d->rt.ssh);
+                carriers_close(d->rt.carriers);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 run_host_free(d->rt.runs);
                 run_scheduler_free(d->scheduler);
@@ -516,6 +520,7 @@ static void shut_down(struct daemon *d)
         workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
         ssh_hosts_free(d->rt.ssh);
+        carriers_free(d->rt.carriers);
         if (d->rt.store) {
                 store_close(d->rt.store);
                 room_close(&d->room);

@@ -120,7 +120,7 @@ static bool fake_matches(const char *recorded, const char *wanted)
         return streq(recorded, wanted);
 }
 
-static int fake_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+static int fake_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
                      struct err *err)
 {
         struct engine *e = container_of(rt, struct engine, rt);

@@ -225,7 +225,7 @@ static void test_what_the_daemon_allows(void **state)
 /* Every member that is accepted is described, with its default. */
 static void test_schema(void **state)
 {
-        json_t *schema = berth_schema(), *config = config_of("{\"provider\":\"berth\"}");
+        json_t *schema = berth_schema(NULL), *config = config_of("{\"provider\":\"berth\"}");
         json_t *members = json_object_get(schema, "properties"), *value;
         const char *key;
 

@@ -96,7 +96,7 @@ static void write_common(struct jw *w, bool runs, bool reuses, const char *name)
 
 static void write_schema(struct jw *w, const struct kind *kind)
 {
-        json_t *schema = kind->schema ? kind->schema() : NULL;
+        json_t *schema = kind->schema ? kind->schema(kind) : NULL;
 
         if (schema)
                 jw_kvalue(w, "configSchema", schema);

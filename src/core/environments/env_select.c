@@ -64,7 +64,7 @@ int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
 {
         bool restricted;
 
-        if (kind_is_isolated(rt, env->driver))
+        if (kind_is_isolated(rt, env))
                 return 0;
         int r = instance_isolated_only(db, arena, &restricted, err);
         if (r < 0 || !restricted)

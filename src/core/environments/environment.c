@@ -68,13 +68,19 @@ int environment_may_create(struct op *op, struct runtime *rt, const char *compan
         return r < 0 ? r : access_manage_environments(db, op->actor, company_id, err);
 }
 
-/* Only the plugin knows what the members of its configuration mean: how far a place is closed, and
- * where the credentials among them go. */
+/* Only the plugin, or the program that a descriptor names, knows what the members of its
+ * configuration mean: how far a place is closed, and where the credentials among them go. */
 static bool is_of_plugin(const struct runtime *rt, const json_t *config)
 {
         const char *provider = json_get_string(config, "provider");
+        const struct kind *kind = provider ? kind_of_provider(rt, provider) : NULL;
 
-        return provider && !kind_of_provider(rt, provider);
+        return provider && (!kind || kind->board_only);
+}
+
+static bool is_isolated(const struct kind *kind)
+{
+        return kind && kind->isolated;
 }
 
 int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
@@ -98,8 +104,8 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
                        config ? config : had);
         change.before = was;
         change.after = is;
-        change.is_isolated =
-                kind_is_isolated(rt, driver) && (!before || kind_is_isolated(rt, before->driver));
+        change.is_isolated = is_isolated(kind_of_config(rt, driver, config ? config : had)) &&
+                             (!before || kind_is_isolated(rt, before));
         if (config && !json_equal(config, had) &&
             (is_of_plugin(rt, config) || is_of_plugin(rt, had)))
                 return err_set(err, ERR_FORBIDDEN,

@@ -95,8 +95,7 @@ static int guard_references(struct db *db, const struct update *u, struct err *e
 {
         const struct environment *env = &u->env;
         bool archives = streq(env->status, "archived") && !streq(u->before.status, "archived");
-        bool opens =
-                kind_is_isolated(u->rt, u->before.driver) && !kind_is_isolated(u->rt, env->driver);
+        bool opens = kind_is_isolated(u->rt, &u->before) && !kind_is_isolated(u->rt, env);
         struct environment_references refs;
 
         if (!archives && !opens && !u->wish->move_to)

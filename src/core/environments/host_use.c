@@ -97,8 +97,8 @@ int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
         int r = agent_own_environment(db, arena, g, &own, err);
 
         if (r < 0 || (own.id && streq(own.id, env->id)) ||
-            may_move(own.id ? kind_of_driver(rt, own.driver) : NULL,
-                     kind_of_driver(rt, env->driver)))
+            may_move(own.id ? kind_of_environment(rt, &own) : NULL,
+                     kind_of_environment(rt, env)))
                 return r;
         return err_set(err, ERR_FORBIDDEN,
                        "Environment \"%s\" (%s) is not isolated, and agent \"%s\" does not work "
@@ -129,7 +129,7 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
                 return 0;
         }
         if (r >= 0)
-                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, env.driver);
+                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, &env);
         return r;
 }
 

@@ -134,7 +134,7 @@ int kind_normalize(const struct runtime *rt, const char *driver, json_t *config,
         if (!kind)
                 return err_set(err, ERR_UNPROCESSABLE, "Unsupported environment driver \"%s\".",
                                driver);
-        return kind->normalize(given, form, ret, err);
+        return kind->normalize(kind, given, form, ret, err);
 }
 
 int kind_config(struct op *op, const struct kind *kind, const struct environment *env, json_t **ret,
@@ -145,7 +145,7 @@ int kind_config(struct op *op, const struct kind *kind, const struct environment
 
         if (r < 0)
                 return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
-        r = kind->normalize(raw, CONFIG_STORED, ret, err);
+        r = kind->normalize(kind, raw, CONFIG_STORED, ret, err);
         if (r >= 0)
                 (void)json_keep(op->arena, *ret);
         return r;
@@ -183,16 +183,16 @@ bool kind_is_key(const char *s)
 
 /* What the kinds of a driver have in common */
 
-bool kind_is_isolated(const struct runtime *rt, const char *driver)
+bool kind_is_isolated(const struct runtime *rt, const struct environment *env)
 {
-        const struct kind *kind = kind_of_driver(rt, driver);
+        const struct kind *kind = kind_of_environment(rt, env);
 
         return kind && kind->isolated;
 }
 
-const char *kind_isolation(const struct runtime *rt, const char *driver)
+const char *kind_isolation(const struct runtime *rt, const struct environment *env)
 {
-        const struct kind *kind = kind_of_driver(rt, driver);
+        const struct kind *kind = kind_of_environment(rt, env);
 
         return kind ? kind->isolation : "not isolated";
 }

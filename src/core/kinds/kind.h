@@ -35,6 +35,7 @@
 #define POLICY_STOCK "stock"
 
 struct box_route;
+struct carrier_type;
 struct exec_request;
 struct exec_transfer;
 struct lease_record;
@@ -148,6 +149,8 @@ struct kind {
         bool is_disposable; /* a place begins empty and ends with its files: a program that an
                                agent's command lacks is installed there */
         bool takes_runs;    /* agents work there */
+        bool board_only;    /* what its configuration means is known to its provider only, so no
+                               agent's key may configure it */
         bool is_managed;    /* every company has one such environment, which stays */
         bool can_destroy;   /* a lease can be ended with its place, whatever else would use it */
         bool box_is_place;  /* its box is opened with the place, and there is never another */
@@ -177,8 +180,9 @@ struct kind {
         /* Check it and fill in defaults; `config` is an object. *ret is a new reference.
          * ERR_UNPROCESSABLE with the first issue's text and all issues as details. Pure; any
          * thread. */
-        int (*normalize)(json_t *config, enum config_form form, json_t **ret, struct err *err);
-        json_t *(*schema)(void);           /* a new reference. NULL: none */
+        int (*normalize)(const struct kind *kind, json_t *config, enum config_form form,
+                         json_t **ret, struct err *err);
+        json_t *(*schema)(const struct kind *kind); /* a new reference. NULL: none */
         const struct kind_secret *secrets; /* ends with a member that is NULL. NULL: none */
         /* Whether the actor may save a normal configuration here. NULL: yes. */
         int (*may_save)(const struct op *op, const struct runtime *rt, const json_t *config,
@@ -222,8 +226,8 @@ struct kind {
         /* How many places made in advance a configuration wants (stock.h). NULL: none. */
         int64_t (*stock_size)(const json_t *config);
         /* Everything that exists now. NULL: the kind cannot list. */
-        int (*list)(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
-                    struct err *err);
+        int (*list)(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                    void *ctx, struct err *err);
         /* Whether list() would name this place, where that differs from place to place. NULL: it
          * does. */
         bool (*can_list)(const struct runtime *rt, const struct place *place);
@@ -281,6 +285,9 @@ struct kind {
         /* Any thread: how the box of a place is reached (box_route.h). NULL, or NULL for this
          * place: it has no box. */
         const struct box_route *(*route)(const struct place *place);
+        /* Of places whose boxes are reached through one process (core/carriers/carrier.h). NULL:
+         * they are reached in another way. */
+        const struct carrier_type *carrier;
         /* Put a box into the place of a lease, where there is none yet and that can be tried. The
          * place's row, read again, says whether it worked. NULL: nothing to do. */
         int (*bring_box)(struct op *op, struct runtime *rt, const struct lease *lease,
@@ -345,11 +352,11 @@ size_t kind_n_secrets(const struct kind *kind);
 /* ^[a-z0-9][a-z0-9._-]*$ */
 bool kind_is_key(const char *s);
 
-/* Whether an environment with this driver keeps its places apart from the host and from each other.
- * A driver that is not registered does not. */
-bool kind_is_isolated(const struct runtime *rt, const char *driver);
+/* Whether an environment keeps its places apart from the host and from each other. One whose kind
+ * is not known does not. */
+bool kind_is_isolated(const struct runtime *rt, const struct environment *env);
 /* The same in words. */
-const char *kind_isolation(const struct runtime *rt, const char *driver);
+const char *kind_isolation(const struct runtime *rt, const struct environment *env);
 /* Whether the driver runs commands on this machine; a driver that is not registered runs none. */
 bool kind_runs_on_host(const struct runtime *rt, const char *driver);
 

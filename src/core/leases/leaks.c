@@ -101,12 +101,12 @@ static int list_world(struct survey *s, struct world *w, struct err *err)
         for (const struct kind *const *k = s->rt->kinds; *k; k++) {
                 int r;
 
-                if (!(*k)->list || (*k)->list(s->op, s->rt, note_thing, w, err) >= 0)
+                if (!(*k)->list || (*k)->list(s->op, s->rt, *k, note_thing, w, err) >= 0)
                         continue;
                 r = op_check(s->op, err);
                 if (r < 0)
                         return r;
-                log_warn("a driver could not list what it runs", LOG_S("driver", (*k)->driver),
+                log_warn("a driver could not list what it runs", LOG_S("driver", name_of(*k)),
                          LOG_S("error", err ? err->msg : ""));
                 note_not_listable(s, name_of(*k));
                 err_clear(err);

@@ -439,7 +439,7 @@ static int choose_environment(struct test *t, struct err *err)
         if (r < 0)
                 return r;
         t->kind = kind_of_environment(t->rt, &t->env);
-        return kind_is_isolated(t->rt, t->env.driver) ? 0 : access_board(t->op->actor, err);
+        return kind_is_isolated(t->rt, &t->env) ? 0 : access_board(t->op->actor, err);
 }
 
 /* Requests are made from this machine, whatever environment is the default. */

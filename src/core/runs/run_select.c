@@ -449,7 +449,7 @@ static int judge_directory(struct db *db, struct run_task *t, struct err *err)
 
         if (!w->cwd || (own && streq(own, w->cwd)))
                 return 0;
-        if (kind_is_isolated(t->rt, t->choice.env.driver)) {
+        if (kind_is_isolated(t->rt, &t->choice.env)) {
                 r = agents_list(db, t->run.company_id, t->op->arena, look_for_outsider, &o, err);
                 if (is_outside || o.found)
                         w->cwd = NULL;

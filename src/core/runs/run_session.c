@@ -44,7 +44,7 @@ static const char *sessions_path(const struct run_task *t)
                                         t->rt->data_dir, t->run.company_id, t->agent.id);
         CLEAN(json_decrefp) json_t *machine = json_copy((json_t *)t->input.target.identity);
 
-        if (!machine || kind_is_isolated(t->rt, t->record.env.driver))
+        if (!machine || kind_is_isolated(t->rt, &t->record.env))
                 return path;
         json_object_del(machine, "remoteCwd");
         json_object_del(machine, "leaseId");

@@ -303,7 +303,7 @@ int secret_resolve_config(struct op *op, struct runtime *rt, const char *company
                                 .context = context };
         json_t *paths = secret_ref_paths(schema), *normal = NULL;
         size_t most = json_array_size(paths) + kind_n_secrets(kind) + 1;
-        int r = kind->normalize(config, CONFIG_STORED, &normal, err);
+        int r = kind->normalize(kind, config, CONFIG_STORED, &normal, err);
 
         q.attempts = xcalloc(most, sizeof(*q.attempts));
         q.uses = xcalloc(most, sizeof(*q.uses));

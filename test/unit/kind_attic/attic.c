@@ -7,7 +7,8 @@
 
 struct attic attic;
 
-static int attic_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+static int attic_normalize(const struct kind *kind, json_t *config, enum config_form form,
+                           json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *shelf, *key = NULL;
@@ -78,7 +79,7 @@ static int attic_close(struct op *op, struct runtime *rt, const struct place *pl
         return 0;
 }
 
-static int attic_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+static int attic_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
         if (!attic.box[0])

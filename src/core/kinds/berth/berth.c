@@ -402,7 +402,7 @@ static int berth_close(struct op *op, struct runtime *rt, const struct place *pl
         return rt->sandbox ? remove_place(op, rt, place, err) : 0;
 }
 
-static int berth_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+static int berth_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
         struct dirent *entry;

@@ -38,12 +38,13 @@ extern const struct workspace_way berth_overlay, berth_copy;
 /* Configuration */
 
 /* Members of struct kind. */
-int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err);
+int berth_normalize(const struct kind *kind, json_t *config, enum config_form form,
+                           json_t **ret, struct err *err);
 /* Checks that depend on the daemon: its mode, its directories, its rights. ERR_UNPROCESSABLE, with
  * the issue as details. */
 int berth_check(const struct runtime *rt, const json_t *config, struct err *err);
 /* JSON Schema of the configuration; a new reference. */
-json_t *berth_schema(void);
+json_t *berth_schema(const struct kind *kind);
 /* Whether a place with the first configuration serves the second: all but the size of the pool. */
 bool berth_matches(const char *recorded, const char *wanted);
 int64_t berth_stock_size(const json_t *config);

@@ -21,7 +21,8 @@ static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG"
 extern const struct kind kind_local;
 
 /* Any member is accepted; only `env` and the limits of the output have a meaning. */
-static int local_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+static int local_normalize(const struct kind *kind, json_t *config, enum config_form form,
+                           json_t **ret, struct err *err)
 {
         *ret = json_copy(config);
         return 0;
@@ -66,7 +67,7 @@ static int local_close(struct op *op, struct runtime *rt, const struct place *pl
         return exec_close_place(op, rt, place, err);
 }
 
-static int local_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+static int local_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
         return exec_list_boxes(op, rt, kind_local.driver, fn, ctx, err);

@@ -207,8 +207,8 @@ static int report_listing(struct survey *s, const struct listing *l, kind_found_
         return 0;
 }
 
-int plugin_sandbox_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
-                        struct err *err)
+int plugin_sandbox_list(struct op *op, struct runtime *rt, const struct kind *kind,
+                        kind_found_fn fn, void *ctx, struct err *err)
 {
         struct survey s = { op, rt, NULL };
         int r = rt->plugins ? add_rows(&s, err) : 0, failed = 0;

@@ -131,8 +131,8 @@ json_t *plugin_owner(const struct runtime *rt, const char *place_id);
 int plugin_place_find(struct op *op, struct runtime *rt, const struct place *place,
                       const struct plugin_target *target, const json_t *config, const char **ret_id,
                       struct err *err);
-int plugin_sandbox_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
-                        struct err *err);
+int plugin_sandbox_list(struct op *op, struct runtime *rt, const struct kind *kind,
+                        kind_found_fn fn, void *ctx, struct err *err);
 
 /* A lease that exists: its place, the plugin that serves it, and the stored configuration
  * (borrowed). */

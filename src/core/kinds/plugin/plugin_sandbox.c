@@ -10,7 +10,8 @@
 #define TIMEOUT_MAX 86400000
 
 /* Every member that the provider reads stays as it was sent. */
-static int provider_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+static int provider_normalize(const struct kind *kind, json_t *config, enum config_form form,
+                           json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *provider, *key;

@@ -70,7 +70,7 @@ static int ssh_probe(struct op *op, struct runtime *rt, const struct probe_targe
                 r = find_probed(op, rt, probed, config, &target, &resolved, err);
         if (r < 0)
                 return r;
-        r = ssh_call_ready(op, ssh_hosts_setup(rt->ssh), &target, record, &call, &why);
+        r = ssh_call_ready(op, carriers_setup(rt->carriers), &target, record, &call, &why);
         json_decref(resolved);
         for (size_t i = 0; i < ARRAY_LEN(shown); i++)
                 json_object_set(ret->details, shown[i], json_object_get(config, shown[i]));
@@ -200,7 +200,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         if (r < 0)
                 return r;
         config = json_get_object(document, "ssh");
-        r = ssh_hosts_reach(op, rt, place, &context, &hello, err);
+        r = carrier_reach(op, rt, place, &context, &hello, err);
         if (r < 0) {
                 ssh_hello_done(&hello);
                 /* Nothing of the place exists yet, whatever the host did. */
@@ -239,7 +239,7 @@ static bool is_plain(const struct place *place)
 
 /* A host that does not answer must not hide what the others have: they are asked all the same, and
  * the first error is reported. */
-static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
+static int ssh_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct environment *list;
@@ -266,7 +266,8 @@ static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *c
                         continue; /* nothing could have been made there */
                 own = json_pack("{s:O}", "ssh", config);
                 host.config = json_to_arena(op->arena, own);
-                code = ssh_hosts_list(&limited, rt, &host, fn, ctx, &one);
+                code = carrier_list(&limited, rt, &host, "supervisor of commands on an ssh host",
+                                    fn, ctx, &one);
                 if (code < 0 && r >= 0) {
                         r = code;
                         err_move(err, &one);
@@ -296,13 +297,13 @@ static int ssh_close(struct op *op, struct runtime *rt, const struct place *plac
                 r = exec_close_place(op, rt, place, err);
         }
         if (r >= 0)
-                ssh_hosts_leave(rt, place);
+                carrier_leave(rt, place);
         return r;
 }
 
 static const struct box_route *ssh_route_of(const struct place *place)
 {
-        return is_plain(place) ? NULL : &ssh_route;
+        return is_plain(place) ? NULL : &carrier_route;
 }
 
 static void ssh_describe(const struct place *place, const struct provider_lease *opened,
@@ -466,6 +467,7 @@ const struct kind kind_ssh = {
         .admit_exec = ssh_admit_exec,
         .prepare_exec = ssh_prepare_exec,
         .route = ssh_route_of,
+        .carrier = &ssh_carrier,
         .ways = synced,
         .ways_copy = synced,
         .has_run_dirs = true,

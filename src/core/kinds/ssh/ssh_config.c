@@ -44,7 +44,8 @@ static bool is_in_place(struct check *c)
         return mode && streq(mode, SSH_MODE_IN_PLACE);
 }
 
-int ssh_config_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+int ssh_config_normalize(const struct kind *kind, json_t *config, enum config_form form,
+                           json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *host, *username, *path, *key = NULL, *hosts;

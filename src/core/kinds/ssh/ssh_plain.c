@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "core/access/access.h"
 #include "core/kinds/ssh/ssh_config.h"
-#include "core/kinds/ssh/ssh_conn.h"
+#include "core/kinds/ssh/ssh_hosts.h"
 
 #define GRACE_S   5
 #define KILL_MS   60000
@@ -83,7 +83,7 @@ static int kill_there(struct op *op, struct runtime *rt, const struct place *pla
         int r = open_login(&shield, rt, place, &l, err);
 
         if (r >= 0)
-                r = ssh_call_kill(&shield, ssh_hosts_setup(rt->ssh), &l.target, l.record, name, id,
+                r = ssh_call_kill(&shield, carriers_setup(rt->carriers), &l.target, l.record, name, id,
                                   GRACE_S, err);
         close_login(&l);
         return r;
@@ -129,7 +129,7 @@ static int plain_run(struct op *op, struct ssh_plain *p, json_t **ret_result, st
         int r = open_login(op, p->rt, &p->kept->place, &l, err);
 
         if (r >= 0)
-                r = ssh_call_plain(op, ssh_hosts_setup(p->rt->ssh), &l.target, l.record, &command,
+                r = ssh_call_plain(op, carriers_setup(p->rt->carriers), &l.target, l.record, &command,
                                    &call, err);
         close_login(&l);
         if (r == ERR_TIMEOUT)
