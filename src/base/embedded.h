@@ -12,6 +12,7 @@ struct embedded_file {
 extern const struct embedded_file store_migrations[];
 extern const struct embedded_file store_migrations_postgres[];
 extern const struct embedded_file adapter_files[];
+extern const struct embedded_file kind_files[];
 extern const struct embedded_file agent_texts[];
 extern const struct embedded_file callback_programs[];
 extern const struct embedded_file page_files[];

@@ -124,12 +124,12 @@ struct runtime {
         struct store *store;
         struct settings settings;
         struct node node;
-        const struct kind *const *kinds; /* NULL-terminated; core/kinds/kind.h */
+        const struct kind *const *kinds;           /* NULL-terminated; core/kinds/kind.h */
         const struct command_kinds *command_kinds; /* where those of files are from; or NULL */
-        struct exec_hub *hub;            /* NULL in tests that run no commands */
-        struct plugin_registry *plugins; /* NULL in tests that need none */
-        struct mail *mail;               /* to the loop, and */
-        struct pool *pool;               /* for background work; NULL in tests without a loop */
+        struct exec_hub *hub;                      /* NULL in tests that run no commands */
+        struct plugin_registry *plugins;           /* NULL in tests that need none */
+        struct mail *mail;                         /* to the loop, and */
+        struct pool *pool; /* for background work; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct carriers *carriers;                  /* NULL in tests without such places */

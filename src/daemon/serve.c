@@ -26,8 +26,10 @@
 #include "core/adapters/adapter_descriptor.h"
 #include "core/assets/skill.h"
 #include "core/callbacks/callback.h"
-#include "core/exec/exec.h"
 #include "core/carriers/carrier.h"
+#include "core/exec/exec.h"
+#include "core/kinds/command/command_load.h"
+#include "core/kinds/command/command_renew.h"
 #include "core/kinds/kind.h"
 #include "core/kinds/ssh/ssh_hosts.h"
 #include "core/live/live.h"
@@ -72,6 +74,8 @@ struct daemon {
         struct config config;
         struct daemon_keys keys;
         struct run_keys *run_keys;
+        struct command_kinds *kinds;
+        struct command_keeper *keeper;
         struct runtime rt;
         struct api api;
         int lock_fd;
@@ -172,6 +176,18 @@ static int settle_node(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
+static void complain_kind(void *ctx UNUSED, const char *text)
+{
+        log_warn("a descriptor of a kind of places is left out", LOG_S("error", text));
+}
+
+static const char *kinds_dir(struct daemon *d)
+{
+        const char *given = d->config.settings.kinds_dir;
+
+        return given ? given : arena_printf(&d->arena, "%s/kinds", d->config.data_dir);
+}
+
 static int open_runtime(struct op *op, struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
@@ -192,7 +208,9 @@ static int open_runtime(struct op *op, struct daemon *d, struct err *err)
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
         d->rt.settings.own_paths = own_paths(d);
-        d->rt.kinds = builtin_kinds;
+        d->kinds = command_kinds_load(kinds_dir(d), complain_kind, NULL);
+        d->rt.kinds = command_kinds_list(d->kinds);
+        d->rt.command_kinds = d->kinds;
         r = load_keys(op, d, err);
         return r < 0 ? r : auth_ensure_operator(op, &d->rt, err);
 }
@@ -390,6 +408,7 @@ static void run_until_stopped(struct daemon *d, unsigned port)
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
         upkeep_start(&d->upkeep);
+        d->keeper = command_keeper_start(&d->rt, &d->loop);
         run_scheduler_start(d->scheduler);
         if (d->config.is_private) {
                 d->idle = (struct idle){ .pool = d->pool,
@@ -474,6 +493,7 @@ static void begin_stop(struct daemon *d, const char *why)
         live_stop(d->rt.live);
         callback_host_stop(d->rt.callbacks);
         upkeep_stop(&d->upkeep);
+        command_keeper_stop(d->keeper);
         run_scheduler_stop(d->scheduler);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
         uv_prepare_start(&d->idle_check, check_idle);
@@ -521,6 +541,8 @@ static void shut_down(struct daemon *d)
         sandbox_host_free(d->rt.sandbox);
         ssh_hosts_free(d->rt.ssh);
         carriers_free(d->rt.carriers);
+        command_keeper_free(d->keeper);
+        command_kinds_free(d->kinds);
         if (d->rt.store) {
                 store_close(d->rt.store);
                 room_close(&d->room);

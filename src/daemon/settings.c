@@ -189,6 +189,12 @@ const struct setting settings_table[] = {
           .help = "How often WebSockets are pinged, and whether their caller may still listen is "
                   "looked at. For streams (events, logs, output) both happen twice as often, at "
                   "least every 15 seconds, and the ping is a comment." },
+        { "kinds_dir", "BERTH_KINDS_DIR", TEXT(settings.kinds_dir, NULL),
+          .otherwise = "_kinds_ in the data directory",
+          .help = "Where descriptors of further kinds of places are: one JSON file each, which "
+                  "says by which commands places are made. Their commands run with the daemon's "
+                  "rights, so directory and files have to belong to root or to the daemon's user, "
+                  "and may not be writable by others." },
         { "plugin_dir", "BERTH_PLUGIN_DIR", TEXT(settings.plugin_dir, NULL),
           .otherwise = "_plugins_ in the data directory",
           .help = "Where plugins are kept. It belongs to one daemon." },

@@ -162,6 +162,19 @@ static int call_fail(struct ssh_call *c, const struct ssh_target *t, int code, s
         return code;
 }
 
+static int other_fail(struct ssh_call *c, int code, struct err *err)
+{
+        const char *said = buf_str(&c->session.errors);
+
+        buf_clear(&c->report.error);
+        ssh_text_clean(said, strlen(said), 4000, &c->report.error);
+        c->report.code = c->session.ended ? c->session.status.exit_code : -1;
+        if (code != ERR_NOT_FOUND)
+                return code;
+        return err_set(err, ERR_UNREACHABLE, "%s",
+                       c->report.error.len ? buf_str(&c->report.error) : "it ended without a word");
+}
+
 /* Getting in */
 
 static void close_door(const struct op *op, struct ssh_call *c)
@@ -193,6 +206,20 @@ static int call_begin(struct op *op, const struct ssh_setup *setup, const struct
         return ssh_session_start(setup->trampoline,
                                  ssh_command(t, &files, buf_str(&launcher), op->arena),
                                  ssh_environment(t, op->arena), &c->session, err);
+}
+
+static int begin_other(struct op *op, const struct ssh_setup *setup, const struct ssh_other *other,
+                       size_t script_len, struct ssh_call *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf login = BUF_INIT;
+        CLEAN(buf_done) struct buf sh = BUF_INIT;
+        const char *const *args;
+        int r;
+
+        ssh_script_launcher(script_len, &login);
+        ssh_script_argument(script_len, &sh);
+        r = other->args(other->ctx, buf_str(&sh), buf_str(&login), &args, err);
+        return r < 0 ? r : ssh_session_start(setup->trampoline, args, other->env, &c->session, err);
 }
 
 /* The next thing the script says. The first word of it means that we are in. */
@@ -269,6 +296,7 @@ struct writer {
         void (*write)(const struct writer *w, const char *mark, struct buf *out);
         const struct ssh_setup *setup;
         const struct ssh_target *target;
+        const struct ssh_other *other; /* instead of a target */
         const struct ssh_plain_command *command;
         const char *name, *id;
         unsigned grace_s;
@@ -282,6 +310,11 @@ static void write_ready(const struct writer *w, const char *mark, struct buf *ou
 static void write_stream(const struct writer *w, const char *mark, struct buf *out)
 {
         ssh_script_stream(mark, w->target->path, w->setup->boxes, out);
+}
+
+static void write_other(const struct writer *w, const char *mark, struct buf *out)
+{
+        ssh_script_own_stream(mark, w->other->path, w->other->owner, w->setup->boxes, out);
 }
 
 static void write_plain(const struct writer *w, const char *mark, struct buf *out)
@@ -316,6 +349,8 @@ static int call_run(struct op *caller, const struct writer *w, const char *recor
         if (buf_failed(&text))
                 r = err_set(&own, ERR_TOO_LARGE,
                             "The command is too long for a host without a box.");
+        else if (w->other)
+                r = begin_other(op, w->setup, w->other, text.len, c, &own);
         else
                 r = call_begin(op, w->setup, w->target, record, text.len, c, &own);
         if (r >= 0) {
@@ -329,7 +364,7 @@ static int call_run(struct op *caller, const struct writer *w, const char *recor
                 r = talk(op, w->setup, c, &own);
         close_door(op, c);
         if (r < 0)
-                r = call_fail(c, w->target, r, &own);
+                r = w->other ? other_fail(c, r, &own) : call_fail(c, w->target, r, &own);
         if (r < 0)
                 err_move(err, &own);
         return r;
@@ -358,6 +393,14 @@ int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct s
         struct writer w = { .write = write_stream, .setup = setup, .target = t };
 
         return call_run(op, &w, record, call_converse, call, err);
+}
+
+int ssh_call_other(struct op *op, const struct ssh_setup *setup, const struct ssh_other *other,
+                   struct ssh_call *call, struct err *err)
+{
+        struct writer w = { .write = write_other, .setup = setup, .other = other };
+
+        return call_run(op, &w, NULL, call_converse, call, err);
 }
 
 int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,

@@ -53,6 +53,21 @@ int ssh_call_ready(struct op *op, const struct ssh_setup *setup, const struct ss
  * HELLO_PLAIN, and the call is over. */
 int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
                     const char *record, struct ssh_call *call, struct err *err);
+/* The same by another program than ssh: one that runs a shell where the box is to be. `args` makes
+ * its command (NULL-terminated, in the operation's arena): `sh` is the argument after `sh -c`,
+ * `login` the same as a line for any login shell. The workspace is a directory that `owner` had
+ * made: one that has something in it and does not carry its mark is refused. After an error
+ * `report.error` is what it said, and the code is ERR_UNREACHABLE for whatever it did. */
+struct ssh_other {
+        int (*args)(void *ctx, const char *sh, const char *login, const char *const **ret,
+                    struct err *err);
+        void *ctx;
+        const char *const *env; /* NULL-terminated */
+        const char *path;       /* of the workspace there */
+        const char *owner;
+};
+int ssh_call_other(struct op *op, const struct ssh_setup *setup, const struct ssh_other *other,
+                   struct ssh_call *call, struct err *err);
 /* Begin a command that needs no box: once it has begun, the session's streams are its own
  * (ssh_session_follow()). */
 int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,

@@ -4,9 +4,16 @@
 #include "ssh/text.h"
 
 /* dd takes no byte more than it is told to, so what follows the script is left for its commands. */
+void ssh_script_argument(size_t len, struct buf *out)
+{
+        buf_appendf(out, "eval \"$(dd bs=1 count=%zu 2>/dev/null)\"", len);
+}
+
 void ssh_script_launcher(size_t len, struct buf *out)
 {
-        buf_appendf(out, "sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'", len);
+        buf_puts(out, "sh -c '");
+        ssh_script_argument(len, out);
+        buf_puts(out, "'");
 }
 
 static const char say_text[] = "say() { printf '%s%s\\n' \"$m\" \"$*\"; }\n"
@@ -90,8 +97,22 @@ static const char box_text[] =
         "done\n"
         "say 'plain no place on the host where the box can be written and run'\n";
 
-static void script_begin(const char *mark, const char *path, const struct ssh_box *boxes,
-                         struct buf *out)
+/* The mark is in the directory of Berth's own files, which no workspace replaces. A link would lead
+ * to a directory of somebody else. */
+static const char own_text[] =
+        "q=$p/.paperclip-runtime/berth\n"
+        "if [ -h \"$p\" ]; then echo \"$p is a link\" >&2; exit 1; fi\n"
+        "if [ -e \"$p\" ]; then\n"
+        "  l=$(ls -A \"$p\") || exit 1\n"
+        "  if [ -n \"$l\" ] && [ \"$(cat \"$q/owner\" 2>/dev/null)\" != \"$k\" ]; then\n"
+        "    echo \"the directory $p has something in it that is not this place's: name another one\" >&2\n"
+        "    exit 1\n"
+        "  fi\n"
+        "fi\n"
+        "mkdir -p \"$q\" && printf '%s\\n' \"$k\" >\"$q/owner\" || exit 1\n";
+
+static void script_begin(const char *mark, const char *path, const char *owner,
+                         const struct ssh_box *boxes, struct buf *out)
 {
         buf_puts(out, "m=");
         ssh_text_quote(mark, out);
@@ -99,6 +120,12 @@ static void script_begin(const char *mark, const char *path, const struct ssh_bo
         ssh_text_quote(path, out);
         buf_puts(out, "\n");
         buf_puts(out, say_text);
+        if (owner) {
+                buf_puts(out, "k=");
+                ssh_text_quote(owner, out);
+                buf_puts(out, "\n");
+                buf_puts(out, own_text);
+        }
         buf_puts(out, workspace_text);
         buf_puts(out, "h=\ncase \"$os $a\" in\n");
         for (size_t i = 0; i < SSH_N_BOXES; i++)
@@ -112,14 +139,21 @@ static void script_begin(const char *mark, const char *path, const struct ssh_bo
 void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *boxes,
                       struct buf *out)
 {
-        script_begin(mark, path, boxes, out);
+        script_begin(mark, path, NULL, boxes, out);
         buf_puts(out, "say done\n");
 }
 
 void ssh_script_stream(const char *mark, const char *path, const struct ssh_box *boxes,
                        struct buf *out)
 {
-        script_begin(mark, path, boxes, out);
+        script_begin(mark, path, NULL, boxes, out);
+        buf_puts(out, box_text);
+}
+
+void ssh_script_own_stream(const char *mark, const char *path, const char *owner,
+                           const struct ssh_box *boxes, struct buf *out)
+{
+        script_begin(mark, path, owner, boxes, out);
         buf_puts(out, box_text);
 }
 

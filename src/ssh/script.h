@@ -17,6 +17,9 @@ struct ssh_box {
 /* For the login shell: run the `len` bytes that come first. */
 void ssh_script_launcher(size_t len, struct buf *out);
 
+/* The same for a program that gives a shell its text as an argument: what follows `sh -c`. */
+void ssh_script_argument(size_t len, struct buf *out);
+
 /* Make and enter the workspace, see that it can be written, and say so, and what kind of host it
  * is. mark: session.h. */
 void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *boxes,
@@ -24,6 +27,11 @@ void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *
 /* The same, then the box: found with the right content or fetched, and become the relay to it. */
 void ssh_script_stream(const char *mark, const char *path, const struct ssh_box *boxes,
                        struct buf *out);
+
+/* The same, for a workspace that is `owner`'s own: a directory with something in it that does not
+ * carry the owner's mark is refused, because bringing files makes it what they are. */
+void ssh_script_own_stream(const char *mark, const char *path, const char *owner,
+                           const struct ssh_box *boxes, struct buf *out);
 
 /* Source the login's start-up files, set again what was set before (names only: values are never
  * text of a script), and become "$@". NULL-terminated list of names. */

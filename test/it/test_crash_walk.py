@@ -27,8 +27,8 @@ RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
 # test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_images_crash.py, test_secret_walk.py, test_plugin_crash.py (registry),
-# test_provider_crash.py, test_project_runs.py (worktree) and test_erase.py crash at each of those
-ELSEWHERE = ("exec.", "image.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.",
+# test_provider_crash.py, test_kind_podman.py (command), test_project_runs.py (worktree) and test_erase.py crash at each of those
+ELSEWHERE = ("command.", "exec.", "image.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", "worktree.",
              "erase.", "fork.", *SECRETS)
 OPERATIONS = []
 

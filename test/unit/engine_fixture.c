@@ -120,8 +120,8 @@ static bool fake_matches(const char *recorded, const char *wanted)
         return streq(recorded, wanted);
 }
 
-static int fake_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
-                     struct err *err)
+static int fake_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                     void *ctx, struct err *err)
 {
         struct engine *e = container_of(rt, struct engine, rt);
         int r = 0;

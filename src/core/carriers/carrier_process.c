@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
-#include "core/exec/exec.h"
 #include "core/carriers/carrier_internal.h"
+#include "core/exec/exec.h"
 
 #define REOPEN_FIRST_MS 100
 #define REOPEN_MAX_MS   30000
@@ -36,7 +36,8 @@ static void carrier_free_if_over(struct carrier_process *k)
 
 static void errors_closed(uv_handle_t *handle)
 {
-        struct carrier_process *k = container_of((uv_poll_t *)handle, struct carrier_process, errors);
+        struct carrier_process *k =
+                container_of((uv_poll_t *)handle, struct carrier_process, errors);
 
         cleanup_fd(&k->err_fd);
         k->open--;
@@ -49,8 +50,8 @@ static void close_errors(struct carrier_process *k)
                 uv_close((uv_handle_t *)&k->errors, errors_closed);
 }
 
-/* Error output of the process and the host is not needed any more, but must be read so that it does not
- * block them. */
+/* Error output of the process and the host is not needed any more, but must be read so that it does
+ * not block them. */
 static void errors_come(uv_poll_t *poll, int status, int events)
 {
         struct carrier_process *k = container_of(poll, struct carrier_process, errors);
@@ -101,7 +102,8 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
         if (c && k->was_ready) { /* else the login reports the result */
                 c->breaches = is_breach ? c->breaches + 1 : 0;
                 if (is_breach)
-                        log_warn("a relay does not keep to the protocol", LOG_S("at", c->type->what),
+                        log_warn("a relay does not keep to the protocol",
+                                 LOG_S("at", c->type->what),
                                  LOG_S("environment", environment_of(c)), LOG_S("why", why));
                 else
                         log_info("connection lost", LOG_S("to", c->type->what),
@@ -128,7 +130,8 @@ static void on_ready(void *ctx)
                 exec_reach_place(c->all->rt, &u->kept->place);
         pthread_mutex_unlock(&c->all->lock);
         promise_keep(k->ready, 0, NULL);
-        carrier_tick(c);
+        if (!c->type->is_of_place) /* the operation that opened it is about to use it */
+                carrier_tick(c);
 }
 
 /* A letter about a connection. */

@@ -97,8 +97,7 @@ int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
         int r = agent_own_environment(db, arena, g, &own, err);
 
         if (r < 0 || (own.id && streq(own.id, env->id)) ||
-            may_move(own.id ? kind_of_environment(rt, &own) : NULL,
-                     kind_of_environment(rt, env)))
+            may_move(own.id ? kind_of_environment(rt, &own) : NULL, kind_of_environment(rt, env)))
                 return r;
         return err_set(err, ERR_FORBIDDEN,
                        "Environment \"%s\" (%s) is not isolated, and agent \"%s\" does not work "

@@ -43,8 +43,7 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
 
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err)
 {
-        if (!t->agent.configured_by_agent_id ||
-            (env->driver && kind_is_isolated(t->rt, env)))
+        if (!t->agent.configured_by_agent_id || (env->driver && kind_is_isolated(t->rt, env)))
                 return 0;
         t->failure_code = "environment_not_isolated";
         return err_set(err, ERR_FORBIDDEN,

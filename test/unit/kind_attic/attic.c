@@ -79,8 +79,8 @@ static int attic_close(struct op *op, struct runtime *rt, const struct place *pl
         return 0;
 }
 
-static int attic_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
-                      struct err *err)
+static int attic_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                      void *ctx, struct err *err)
 {
         if (!attic.box[0])
                 return 0;

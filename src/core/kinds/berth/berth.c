@@ -402,8 +402,8 @@ static int berth_close(struct op *op, struct runtime *rt, const struct place *pl
         return rt->sandbox ? remove_place(op, rt, place, err) : 0;
 }
 
-static int berth_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
-                      struct err *err)
+static int berth_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                      void *ctx, struct err *err)
 {
         struct dirent *entry;
         int r = 0;

@@ -38,8 +38,8 @@ extern const struct workspace_way berth_overlay, berth_copy;
 /* Configuration */
 
 /* Members of struct kind. */
-int berth_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err);
+int berth_normalize(const struct kind *kind, json_t *config, enum config_form form, json_t **ret,
+                    struct err *err);
 /* Checks that depend on the daemon: its mode, its directories, its rights. ERR_UNPROCESSABLE, with
  * the issue as details. */
 int berth_check(const struct runtime *rt, const json_t *config, struct err *err);

@@ -325,8 +325,8 @@ static void check_keys(struct check *c)
         check_unknown(c, known);
 }
 
-int berth_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err)
+int berth_normalize(const struct kind *kind, json_t *config, enum config_form form, json_t **ret,
+                    struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         json_t *result = json_pack("{s:s}", "provider", BERTH_PROVIDER);

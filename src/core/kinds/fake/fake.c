@@ -149,8 +149,8 @@ static int fake_close(struct op *op, struct runtime *rt, const struct place *pla
         return 0;
 }
 
-static int fake_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
-                     struct err *err)
+static int fake_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                     void *ctx, struct err *err)
 {
         struct dirent *entry;
         int r = 0;
@@ -191,7 +191,7 @@ static bool fake_is_only_rows(const struct runtime *rt)
 /* Using it */
 
 static int fake_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err)
+                          json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
 

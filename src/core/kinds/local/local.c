@@ -67,8 +67,8 @@ static int local_close(struct op *op, struct runtime *rt, const struct place *pl
         return exec_close_place(op, rt, place, err);
 }
 
-static int local_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx,
-                      struct err *err)
+static int local_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                      void *ctx, struct err *err)
 {
         return exec_list_boxes(op, rt, kind_local.driver, fn, ctx, err);
 }

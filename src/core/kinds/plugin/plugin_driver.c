@@ -8,7 +8,7 @@
 #include "core/workspaces/workspace.h"
 
 static int driver_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err)
+                            json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *plugin, *driver;

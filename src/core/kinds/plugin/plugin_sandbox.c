@@ -11,7 +11,7 @@
 
 /* Every member that the provider reads stays as it was sent. */
 static int provider_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err)
+                              json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *provider, *key;

@@ -239,7 +239,8 @@ static bool is_plain(const struct place *place)
 
 /* A host that does not answer must not hide what the others have: they are asked all the same, and
  * the first error is reported. */
-static int ssh_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn, void *ctx, struct err *err)
+static int ssh_list(struct op *op, struct runtime *rt, const struct kind *kind, kind_found_fn fn,
+                    void *ctx, struct err *err)
 {
         CLEAN(store_read_end) struct db *db = NULL;
         struct environment *list;

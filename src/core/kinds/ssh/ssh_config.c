@@ -45,7 +45,7 @@ static bool is_in_place(struct check *c)
 }
 
 int ssh_config_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err)
+                         json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *host, *username, *path, *key = NULL, *hosts;

@@ -13,7 +13,7 @@ extern const struct kind kind_ssh;
 
 /* Members of struct kind. */
 int ssh_config_normalize(const struct kind *kind, json_t *config, enum config_form form,
-                           json_t **ret, struct err *err);
+                         json_t **ret, struct err *err);
 /* Whether the actor may have the daemon use its operator's own keys. */
 int ssh_config_may(const struct op *op, const struct runtime *rt, const json_t *config,
                    struct err *err);

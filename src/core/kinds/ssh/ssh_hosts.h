@@ -1,5 +1,6 @@
 /* The daemon's state for ssh environments: recorded host keys, commands without a box, and which
- * connection (core/carriers) leads to which host. One per runtime. Any thread, except where said. */
+ * connection (core/carriers) leads to which host. One per runtime. Any thread, except where said.
+ */
 #pragma once
 
 #include <pthread.h>

@@ -83,8 +83,8 @@ static int kill_there(struct op *op, struct runtime *rt, const struct place *pla
         int r = open_login(&shield, rt, place, &l, err);
 
         if (r >= 0)
-                r = ssh_call_kill(&shield, carriers_setup(rt->carriers), &l.target, l.record, name, id,
-                                  GRACE_S, err);
+                r = ssh_call_kill(&shield, carriers_setup(rt->carriers), &l.target, l.record, name,
+                                  id, GRACE_S, err);
         close_login(&l);
         return r;
 }
@@ -129,8 +129,8 @@ static int plain_run(struct op *op, struct ssh_plain *p, json_t **ret_result, st
         int r = open_login(op, p->rt, &p->kept->place, &l, err);
 
         if (r >= 0)
-                r = ssh_call_plain(op, carriers_setup(p->rt->carriers), &l.target, l.record, &command,
-                                   &call, err);
+                r = ssh_call_plain(op, carriers_setup(p->rt->carriers), &l.target, l.record,
+                                   &command, &call, err);
         close_login(&l);
         if (r == ERR_TIMEOUT)
                 r = ERR_UNREACHABLE; /* it has not begun */

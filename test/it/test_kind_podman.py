@@ -1,0 +1,58 @@
+"""Places that podman makes, with podman itself: leases, commands, terminals, workspaces, callbacks, reuse, and a crash at each
+step."""
+# slow: containers are made and removed
+
+
+from kindpodman import PodmanTest, needs_podman
+from kindtest import CallbackSuite, CrashSuite, LossSuite, PlaceSuite, ReuseSuite
+
+
+@needs_podman
+class Place(PlaceSuite, PodmanTest):
+    def test_an_image_that_is_not_there(self):
+        env = self.make_environment("missing", image="no-such-image:1")
+        answer = self.req("POST", f"/api/environments/{env['id']}/leases", {})
+        self.assert_error(answer, 422, contains="podman pull IMAGE")
+        self.assertEqual(self.world(), {self.place_of()})
+
+    def test_a_directory_that_has_something_in_it(self):
+        """A workspace would replace what is there: it is refused before anything is touched."""
+        for path in ("/bin", "/etc", "/"):
+            with self.subTest(path=path):
+                env = self.make_environment(f"at {path}", workdir=path)
+                answer = self.req("POST", f"/api/environments/{env['id']}/leases", {})
+                self.assert_error(answer, 502, contains="has something in it that is not this place's")
+        self.assertEqual(self.world(), {self.place_of()})
+
+    def test_what_a_configuration_may_say(self):
+        for wrong, text in (({"image": "--privileged"}, "image"), ({"network": "host"}, "network"), ({"memoryMb": 1}, "memoryMb"),
+                            ({"privileged": True}, "privileged"), ({"image": ""}, "image is required")):
+            answer = self.req("POST", f"/api/companies/{self.acme['id']}/environments",
+                              {"name": "x", "driver": "sandbox", "config": {"provider": "podman", **self.config, **wrong}})
+            self.assert_error(answer, 422, contains=text)
+
+    def test_limits_arrive(self):
+        env = self.make_environment("small", memoryMb=64, user="65534", workdir="/tmp/w")
+        lease = self.acquire(env)["lease"]
+        self.assertEqual(self.sh("id -u; pwd", lease=lease)["stdout"], "65534\n/tmp/w\n")
+        self.release(lease)
+
+
+@needs_podman
+class Callback(CallbackSuite, PodmanTest):
+    pass
+
+
+@needs_podman
+class Loss(LossSuite, PodmanTest):
+    pass
+
+
+@needs_podman
+class Reuse(ReuseSuite, PodmanTest):
+    pass
+
+
+@needs_podman
+class Crash(CrashSuite, PodmanTest):
+    pass
