@@ -290,7 +290,8 @@ int berth_provider_main(const struct berth_provider *provider)
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n <= 0)
-                        _exit(n < 0); /* the host is gone; threads may be in the middle of a call */
+                        _exit(n < 0 ? 1 : 0); /* the host is gone; threads may be in the middle of a
+                                                 call */
                 if (ndjson_feed(&lines, bytes, (size_t)n, NULL) < 0) {
                         fprintf(stderr, "a message of the host is larger than %zu MiB\n",
                                 LINE_MAX_BYTES >> 20);
