@@ -260,6 +260,9 @@ static int show_usage(void *ctx, const struct secret_usage *u)
 
         jw_object(w);
         encode_members(w, &secret_binding_table, b);
+        /* The package calls it so when nobody said otherwise. */
+        jw_kstring(w, "projectionClass", "unclassified");
+        jw_kstring(w, "projectionAllowlistKey", NULL);
         jw_key(w, "target");
         jw_object(w);
         jw_kstring(w, "type", b->target_type);

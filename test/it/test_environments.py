@@ -73,7 +73,9 @@ class ReadingTest(EnvironmentsTest):
                                              "plugin": "unsupported"})
         self.assertEqual(answer["sandboxProviders"]["fake"],
                          {"status": "unsupported", "supportsSavedProbe": True, "supportsUnsavedProbe": True,
-                          "supportsRunExecution": False, "supportsReusableLeases": True,
+                          "supportsRunExecution": False, "supportsReusableLeases": True, "supportsInteractiveSetup": False,
+                          "interactiveSetupConnectionTypes": [], "supportsTemplateCapture": False,
+                          "supportsTemplateDelete": False, "supportsSetupTokenLogin": False,
                           "displayName": "Fake", "source": "builtin"})
         self.assertEqual([p for p, c in answer["sandboxProviders"].items() if c["source"] != "builtin"], [])
         self.assertNotIn("fake-plugin", answer["sandboxProviders"])

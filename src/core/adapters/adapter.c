@@ -86,12 +86,21 @@ static void write_adapter(struct jw *w, const struct adapter_descriptor *d,
 
 static void write_common(struct jw *w, bool runs, bool reuses, const char *name)
 {
+        json_t *none = json_array();
+
         jw_kstring(w, "status", word(runs));
         jw_kbool(w, "supportsSavedProbe", true);
         jw_kbool(w, "supportsUnsavedProbe", true);
         jw_kbool(w, "supportsRunExecution", runs);
         jw_kbool(w, "supportsReusableLeases", reuses);
+        /* Berth sets nothing up by hand and captures no templates, whatever a plugin declares. */
+        jw_kbool(w, "supportsInteractiveSetup", false);
+        jw_kvalue(w, "interactiveSetupConnectionTypes", none);
+        jw_kbool(w, "supportsTemplateCapture", false);
+        jw_kbool(w, "supportsTemplateDelete", false);
+        jw_kbool(w, "supportsSetupTokenLogin", false);
         jw_kstring(w, "displayName", name);
+        json_decref(none);
 }
 
 static void write_schema(struct jw *w, const struct kind *kind)
