@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -173,15 +174,17 @@ class Postgres:
 # Databases of black-box tests, made through the server that BERTH_TEST_POSTGRES tells of, from BERTH_TEST_POSTGRES_TEMPLATE.
 # Named by the data directory, so that daemons that follow each other on one directory have one database.
 databases = {}
+one_at_a_time = threading.Lock()
 
 
 def database_of(data):
     key = str(data)
-    if key not in databases:
-        name = f"d{os.getpid()}_{len(databases)}"
-        template = os.environ.get("BERTH_TEST_POSTGRES_TEMPLATE", "template0")
-        _server_do(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
-        databases[key] = name
+    with one_at_a_time:
+        if key not in databases:
+            name = f"d{os.getpid()}_{len(databases)}"
+            template = os.environ.get("BERTH_TEST_POSTGRES_TEMPLATE", "template0")
+            _server_do(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+            databases[key] = name
     return os.environ["BERTH_TEST_POSTGRES"].replace("%s", databases[key])
 
 

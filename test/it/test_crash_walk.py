@@ -7,6 +7,8 @@ each of them gets a run on a copy of the stage. A point that no operation reache
 needs an operation here. BERTH_WALK_ONLY=substring walks single operations, TEST_SHARE a share of the points.
 """
 
+# sqlite: copies data directories with their record
+
 import collections
 import concurrent.futures
 import os

@@ -213,7 +213,7 @@ class SecretTest(ProviderTest):
         self.release(lease)
         for method in ("AcquireLease", "Execute", "ReleaseLease", "Probe"):
             self.assertEqual(self.provider.calls(f"environment{method}")[0]["config"]["apiKey"], self.VALUE, method)
-        tables = [row["name"] for row in self.daemon.sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = self.daemon.tables()
         for table in tables:
             self.assertNotIn(self.VALUE, str(self.daemon.sql(f"SELECT * FROM {table}")), table)
         self.assertNotIn(self.VALUE, self.daemon.log())

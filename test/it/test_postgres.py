@@ -3,6 +3,7 @@
 # postgres: a server of its own would cost seconds for each test; databases on it are cheap.
 # sqlite: has databases of its own
 
+import http.client
 import importlib.machinery
 import importlib.util
 import os
@@ -14,7 +15,7 @@ import threading
 import unittest
 
 import postgres
-from berthtest import SOURCE, BerthTest, wait_until
+from berthtest import BINARIES, SOURCE, BerthTest, wait_until
 
 
 def setUpModule():
@@ -56,6 +57,32 @@ class ServingTest(PostgresTest):
         self.daemon.restart()
         self.assertEqual(self.lease(lease)["status"], "released")
         self.assertFalse((self.daemon.data / "berth.db").exists())
+
+    def test_the_daemon_is_killed_around_commits(self):
+        """What is recorded is what happened, before and after each commit of an acquire."""
+        self.daemon.binary = BINARIES["faults"]
+        self.begin()
+        crashed = 0
+        for when in ("before", "after"):
+            for n in range(1, 4):
+                self.daemon.stop()
+                # Commits of the start come first; a point that is not reached leaves the daemon alive.
+                self.daemon.env["BERTH_CRASH_AT"] = f"store.commit.{when}:{n + 1}"
+                self.daemon.spawn()
+                wait_until(lambda: self.daemon.url or not self.daemon.running(), "it listens or is gone", 20)
+                try:
+                    self.req("POST", f"/api/environments/{self.box['id']}/leases", {"idempotencyKey": f"{when}{n}"})
+                except (OSError, AttributeError, http.client.HTTPException):  # no client where it did not listen yet
+                    crashed += 1
+                self.daemon.kill()
+                del self.daemon.env["BERTH_CRASH_AT"]
+                self.daemon.start()
+                answer = self.req("POST", f"/api/environments/{self.box['id']}/leases", {"idempotencyKey": f"{when}{n}"})
+                self.assertIn(answer.status, (200, 201), answer.body)
+                rows = self.daemon.sql("SELECT id FROM environment_leases WHERE idempotency_key = ?", (f"{when}{n}",))
+                self.assertEqual([row["id"] for row in rows], [answer.json["lease"]["id"]])
+        self.assertEqual(crashed, 6)
+        self.assertEqual(self.daemon.cli("db", "check")[:2], (0, "the database on the server: no findings\n"))
 
     def test_lost_sessions_are_not_noticed(self):
         self.begin()
