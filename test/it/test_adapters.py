@@ -1,5 +1,6 @@
 """Adapters: every kind of agent runs from its descriptor, comes back to its session, and can be tried in an
 environment. The agents are test/agents/agent under the names of the real programs."""
+# share 3: 6 s of processor time
 
 import base64
 import io

@@ -1,5 +1,6 @@
 """Bad worlds: full disks, foreign files, wrong settings, clocks that jump, providers that fail for good. Each has to end
 in a text that says what is wrong, with nothing damaged, and to be well again once the world is."""
+# share 3: 6 s of processor time
 
 # sqlite: damaged and full SQLite files
 

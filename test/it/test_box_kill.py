@@ -2,6 +2,7 @@
 
 Each test runs with both methods; where cgroups do not work, that half is skipped.
 """
+# share 3: 6 s of processor time
 
 import os
 import pathlib

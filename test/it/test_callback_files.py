@@ -1,5 +1,6 @@
 """Callbacks where only plain commands can be run: a gateway inside, a queue of files, and a thread that looks."""
 # slow: each request is a few commands, and a queue that is closed is given two seconds
+# share 6: 6 s of processor time
 
 # sqlite: holds a lock of the SQLite file
 

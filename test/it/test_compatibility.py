@@ -2,6 +2,7 @@
 every route of paperclip-routes.txt, are tried against Berth. One that reaches a route which does not exist is missing,
 unless it is left out on purpose. `scripts/compatibility-table` writes the table."""
 # slow: some four hundred commands
+# share 6: 7 s of processor time
 
 import json
 import os

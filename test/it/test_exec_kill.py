@@ -2,6 +2,7 @@
 its end is recorded, every byte is there exactly once, leases and places are right, and nothing leaks.
 
 The rounds are in execrounds.py."""
+# share 3: 6 s of processor time
 
 # sqlite: looks into the SQLite file
 

@@ -1,6 +1,7 @@
 """Process trees: whatever a command does to get away, nothing of it is left when it has ended, was signalled, ran
 into its time limit, or lost its lease. Each case runs with the method that the machine offers and once more without
 cgroups."""
+# share 3: 17 s of processor time
 
 import os
 import sys

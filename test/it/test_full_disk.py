@@ -1,5 +1,6 @@
 """A full disk: a command waits for room, for a bounded time; then it has failed, and says so wherever it is seen. The
 daemon starts, answers and gives things up. What was refused for want of room can be asked for again."""
+# share 3: 8 s of processor time
 
 # sqlite: the disk of a SQLite file
 

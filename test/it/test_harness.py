@@ -1,5 +1,6 @@
 """The tools that the other tests rely on: a harness that cannot see a failure makes every test worthless."""
 
+import os
 import pathlib
 import shutil
 import signal
@@ -64,7 +65,8 @@ class Tree:
     def __init__(self, case):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="tree-"))
         case.addCleanup(shutil.rmtree, self.path, ignore_errors=True)
-        for name in ("test/run", "test/harness/share.py", "test/harness/tap_unittest.py", "scripts/assertions"):
+        for name in ("test/run", "test/harness/postgres.py", "test/harness/share.py", "test/harness/tap_unittest.py",
+                     "scripts/assertions"):
             self.write(name, (SOURCE / name).read_text(), executable=True)
         (self.path / "build/test/harness").mkdir(parents=True)
         shutil.copy(REAP, self.path / "build/test/harness/reap")
@@ -94,20 +96,86 @@ class RunnerTest(unittest.TestCase):
         self.tree = Tree(self)
 
     def test_shares(self):
-        """Whatever the share, each file runs, on one of the builds or on both; attacks always under a sanitizer."""
-        files = {f"it/test_{n}.py" for n in range(12)} | {"it/test_hostile.py", "it/test_slow.py"}
-        for name in files:
-            self.tree.write(f"test/{name}", "# slow: so\n" if "slow" in name else "")
-
-        def listed(share, part):
-            return set(run("env", f"TEST_SHARE={share}", sys.executable, self.tree.path / "test/run", "--list", part).stdout.split())
-
-        shares = [listed(f"{k}/3", "--quick") for k in range(3)]
-        self.assertEqual(set.union(*shares), files - {"it/test_slow.py"})
-        self.assertEqual(set.intersection(*shares), {"it/test_hostile.py"})
+        """Every file runs with every commit on one of the builds, and under a sanitizer with one of eight, an attack of three."""
+        quick, attack, slow = {f"it/test_{n}.py" for n in range(12)}, {"it/test_hostile.py"}, {"it/test_slow.py"}
+        for name in quick | attack:
+            self.tree.write(f"test/{name}", "")
+        self.tree.write("test/it/test_slow.py", "# slow: so\n")
+        shares = [self.listed(k, "--quick") for k in range(24)]
+        self.assertEqual(set.union(*shares), quick | attack)
+        for name in quick | attack:
+            self.assertEqual(sum(name in share for share in shares), 8 if name in attack else 3)
         for k, share in enumerate(shares):
-            self.assertEqual(listed(f"{k}/3", "--plain"), files - share)
-        self.assertEqual((listed("0/1", "--quick"), listed("0/1", "--plain")), (files - {"it/test_slow.py"}, {"it/test_slow.py"}))
+            self.assertEqual(self.listed(k, "--plain"), (quick | attack | slow) - share)
+        self.assertEqual((self.listed("", "--quick"), self.listed("", "--plain")), (quick | attack, slow))
+
+    def test_shares_of_long_files(self):
+        """Each runs with one commit of as many as it says, and when somebody asks for it."""
+        self.tree.write("test/it/test_long.py", "# slow: so\n# share 6: so\n")
+        self.tree.write("test/it/test_other.py", "# slow: so\n# share 3: so\n")
+        listed = [self.listed(k, "--plain") for k in range(6)]
+        self.assertEqual(sum("it/test_long.py" in names for names in listed), 1)
+        self.assertEqual(sum("it/test_other.py" in names for names in listed), 2)
+        for k in range(6):
+            self.assertEqual(self.listed(k, "-k", "long"), {"it/test_long.py"})
+        self.assertEqual(self.listed("", "--plain"), {"it/test_long.py", "it/test_other.py"})
+
+    def test_what_changed_runs_in_any_case(self):
+        """A test that one of the last five commits changed, and one about a folder that one of the last two changed."""
+        for name in ("image", "live"):
+            self.tree.write(f"test/it/test_{name}.py", "# slow: so\n# share 1000: so\n")
+        self.tree.write("test/it/test_quick.py", "")
+
+        def commit(name):
+            self.tree.write(name, str(self.commits))
+            self.commits += 1
+            run("git", "-C", self.tree.path, "add", "-A", check=True)
+            run("git", "-C", self.tree.path, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-q", "-m", name, check=True)
+
+        def always(part):
+            return set.intersection(*(self.listed(k, part) for k in range(8)))
+
+        self.commits = 0
+        run("git", "init", "-q", self.tree.path, check=True)
+        commit("first")
+        self.assertEqual((always("--plain"), always("--quick")), ({"it/test_image.py", "it/test_live.py"}, {"it/test_quick.py"}))
+        for n in range(4):
+            commit(f"more-{n}")
+        self.assertEqual(always("--quick"), {"it/test_quick.py"})
+        commit("src/image/a.c")
+        self.assertEqual((always("--plain"), always("--quick")), ({"it/test_image.py"}, set()))
+        commit("more")
+        self.assertEqual(always("--plain"), {"it/test_image.py"})
+        commit("more-still")
+        self.assertEqual(always("--plain"), set())
+
+    def test_program_of_shares(self):
+        """Names whose turn has come, and those of which a commit changed a file."""
+        command = (sys.executable, self.tree.path / "test/harness/share.py", "8", "5")
+        names = [f"name-{n}" for n in range(30)]
+        text = "".join(f"{name} src/{name}.c\n" for name in names)
+        listed = [run("env", f"TEST_SHARE={k}", *command, input=text).stdout.split() for k in range(8)]
+        self.assertEqual(sorted(sum(listed, [])), sorted(names))
+        self.assertEqual(run(*command, input=text, env={"PATH": os.environ["PATH"]}).stdout.split(), names)
+        self.tree.write("src/name-7.c", "")
+        run("git", "init", "-q", self.tree.path, check=True)
+        run("git", "-C", self.tree.path, "add", "src", check=True)
+        run("git", "-C", self.tree.path, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-q", "-m", "one", check=True)
+        for k in range(8):
+            self.assertIn("name-7", run("env", f"TEST_SHARE={k}", *command, input=text).stdout.split())
+
+    def test_folders_of_shares(self):
+        """Each folder of the code that share.py names is there, and has tests of the names that it gives."""
+        sys.path.insert(0, str(SOURCE / "test/harness"))
+        import share
+        files = [path.stem for path in (SOURCE / "test/it").glob("test_*.py")] + ["models"]
+        for folder, words in share.TESTS_OF.items():
+            self.assertTrue((SOURCE / folder).is_dir(), folder)
+            for word in words.split("|"):
+                self.assertTrue(any(word in name for name in files), word)
+
+    def listed(self, share, *options):
+        return set(run("env", f"TEST_SHARE={share}", sys.executable, self.tree.path / "test/run", "--list", *options).stdout.split())
 
     def test_nothing_is_a_failure(self):
         self.assertEqual(self.tree.last_line()[:2], (1, "0 passed, 0 failed"))

@@ -1,5 +1,6 @@
 """Sandboxes from images: what is inside, who may use what, what is fetched again, and what goes when."""
 # slow: thirty sandboxes and as many daemons as tests
+# share 6: 10 s of processor time
 
 import hashlib
 import shutil

@@ -1,5 +1,6 @@
 """kill -9 at random moments under load: nothing that was answered is lost, and in the end record and world agree."""
 # threads: clients beside a daemon that is killed
+# share 6: 4 s of processor time
 
 import unittest
 

@@ -1,5 +1,6 @@
 """Agents, issues and the terminal on the web page."""
 # slow: a browser, and what it asks for is tested without one
+# share 6: 11 s of processor time
 import re
 
 from berthtest import wait_until

@@ -1,5 +1,6 @@
 """Environments on the web page, as somebody sets them up."""
 # slow: a browser, and what it asks for is tested without one
+# share 6: 12 s of processor time
 from berthtest import wait_until
 from providertest import ProviderTest
 from webtest import WebTest

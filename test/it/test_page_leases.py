@@ -1,5 +1,6 @@
 """Leases and salvages on the web page."""
 # slow: a browser, and what it asks for is tested without one
+# share 6: 5 s of processor time
 import pathlib
 
 from berthtest import wait_until

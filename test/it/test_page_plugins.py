@@ -1,5 +1,6 @@
 """Plugins on the web page: installing with progress, upgrading, rights, what they say."""
 # slow: npm takes its time
+# share 6: 6 s of processor time
 from berthtest import wait_until
 from plugintest import KEY, PluginTest
 from webtest import WebTest

@@ -1,5 +1,6 @@
 """Runs on the web page: waking an agent, watching what it does, its log, ending it, trying again."""
 # slow: a browser, and what it asks for is tested without one
+# share 6: 15 s of processor time
 import json
 
 from runtest import HOLD, RunTest, ident, wait_until

@@ -1,5 +1,6 @@
 """Secrets and vaults on the web page."""
 # slow: a browser, and what it asks for is tested without one
+# share 6: 5 s of processor time
 from awsfake import AwsFake
 from webtest import WebTest
 

@@ -1,5 +1,6 @@
 """Paperclip's own command line, as it is published, against Berth: each command as a user would type it."""
 # slow: a node for each command
+# share 6: 6 s of processor time
 
 import json
 

@@ -1,4 +1,5 @@
 """The example provider on the published SDK: the exchange that the protocol's specification recorded."""
+# share 3: 7 s of processor time
 
 import json
 import os

@@ -1,6 +1,7 @@
 """What was answered survives a power cut: everything that was not synced is lost (powercut.py), after every single sync
 that daemon and boxes do in a life with executions, runs, leases, secrets, workspaces and snapshots."""
 # slow: starts a daemon for every sync
+# share 6: 19 s of processor time
 
 # sqlite: the disk of a SQLite file
 

@@ -1,6 +1,7 @@
 """Runs over local, sandbox, ssh and plugin environments while everything that they stand on is killed at random."""
 
 # slow: daemons and boxes one after the other
+# share 6: 5 s of processor time
 
 import contextlib
 import os

@@ -1,4 +1,5 @@
 """Forks: new sandboxes with the files of a living one, or of a snapshot, each going its own way."""
+# share 3: 5 s of processor time
 
 import json
 import os

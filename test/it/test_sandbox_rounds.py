@@ -1,6 +1,7 @@
 """kill -9 of the daemon, boxes, launchers and commands while boxes come and go: in the end nothing is left on the machine."""
 
 # slow: a few dozen daemons and boxes one after the other
+# share 6: 6 s of processor time
 
 import unittest
 

@@ -15,6 +15,7 @@ from crashworld import Died
 from test_crash_walk import SECRETS, Operation, WalkTest, require
 
 # slow: several hundred daemons
+# share 6: 15 s of processor time
 OPERATIONS = []
 SSH = {"host": "h", "username": "u", "remoteWorkspacePath": "/w"}
 FILE = re.compile(r"^[0-9a-f-]{36}\.(.+)\.(\d+)$")

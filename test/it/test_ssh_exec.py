@@ -1,5 +1,6 @@
 """Commands on ssh hosts: one connection for all leases of an environment, boxes at its other end, and lines that break."""
 # threads: operations that log in, and the loop that owns the connection
+# share 3: 8 s of processor time
 
 import concurrent.futures
 import json

@@ -1,4 +1,5 @@
 """SSH hosts that cannot run a box: plain commands, and the lease says so."""
+# share 3: 6 s of processor time
 
 import unittest
 

@@ -1,5 +1,6 @@
 """Workspaces in the built-in sandbox, end to end: brought in, changed by commands, brought home, saved when nobody
 brings them home."""
+# share 3: 5 s of processor time
 
 import fcntl
 import json
