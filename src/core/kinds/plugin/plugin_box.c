@@ -147,10 +147,17 @@ int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease 
                 .take_params = plugin_box_params(l, command, args, input),
                 .limit_ms = CONTROL_MS + PLUGIN_CALL_GRACE_MS,
         };
+        /* Much input takes longer to get there: as for a slow line of 256 KiB a second. */
+        int64_t carry_ms = input ? (int64_t)(strlen(input) >> 8) : 0;
+
         json_t *answer = NULL;
         const char *printed;
         int r;
 
+        if (carry_ms > CONTROL_MS) {
+                json_object_set_new(q.take_params, "timeoutMs", json_integer(carry_ms));
+                q.limit_ms = carry_ms + PLUGIN_CALL_GRACE_MS;
+        }
         FAULT("plugin_box.call.before");
         r = plugin_request(op, rt, &q, &answer, err);
         FAULT("plugin_box.call.after");
@@ -218,12 +225,20 @@ static int ask_place(struct op *op, struct runtime *rt, const struct place *plac
 
 /* The route */
 
-static int plugin_box_is_alive(struct op *op, struct runtime *rt, const struct place *place,
-                               struct err *err)
+static int plugin_box_ask_alive(struct op *op, struct runtime *rt, const struct place *place,
+                                struct err *err)
 {
         int r = ask_place(op, rt, place, "alive", NULL, err);
 
+        if (r > 0)
+                plugin_box_note_heard(place->id, true);
         return r == ERR_NOT_FOUND ? 0 : r; /* the place is gone, or is not what it was */
+}
+
+static int plugin_box_is_alive(struct op *op, struct runtime *rt, const struct place *place,
+                               struct err *err)
+{
+        return plugin_box_was_heard(place->id) ? 1 : plugin_box_ask_alive(op, rt, place, err);
 }
 
 static int put_and_record(struct op *op, struct runtime *rt, const struct plugin_lease *l,
@@ -248,7 +263,10 @@ static int plugin_box_ensure(struct op *op, struct runtime *rt, const struct pla
 static int plugin_box_bury(struct op *op, struct runtime *rt, const struct place *place,
                            const char *const *execs, struct err *err)
 {
-        int r = ask_place(op, rt, place, "bury", execs, err);
+        int r;
+
+        plugin_box_note_heard(place->id, false);
+        r = ask_place(op, rt, place, "bury", execs, err);
 
         if (r != ERR_NOT_FOUND)
                 return MIN(r, 0);
@@ -312,7 +330,10 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
         (void)json_keep(op->arena, *ret_box);
         box.base = json_get_string(*ret_box, "base");
         box.program = json_get_string(*ret_box, "program");
-        return MIN(ask_program(op, rt, l, &box, "ensure", NULL, err), 0);
+        r = ask_program(op, rt, l, &box, "ensure", NULL, err);
+        if (r > 0)
+                plugin_box_note_heard(l->place.id, true);
+        return MIN(r, 0);
 }
 
 static int put_and_record(struct op *op, struct runtime *rt, const struct plugin_lease *l,

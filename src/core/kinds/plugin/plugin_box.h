@@ -64,5 +64,13 @@ int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease 
 int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                    json_t **ret_box, struct err *err);
 
+/* plugin_box_known.c, any thread. A box was heard of, or may be gone; and whether it was heard of a
+ * moment ago. A call was answered beside one that went on, or only after it had ended; and whether
+ * calls of this environment wait for each other. */
+void plugin_box_note_heard(const char *place_id, bool lives);
+bool plugin_box_was_heard(const char *place_id);
+void plugin_box_note_order(const char *environment_id, bool side_by_side);
+bool plugin_box_is_serial(const char *environment_id);
+
 /* plugin_box_line.c; loop thread: see struct box_route. */
 int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err);

@@ -2,9 +2,13 @@
  * socket pair, whose other end the hub takes for a connected box.
  *
  * Two calls at most are under way: one that brings bytes and comes back at once, and one that waits
- * for bytes, which the other one sets free. Offsets say what is known on either side, so a call
- * that failed is simply made again; after a few failures in a row the line ends, and the hub looks
- * after the box.
+ * for bytes, which the other one sets free. A call that brings bytes while none waits takes the
+ * answer along. Where a provider runs one call after the other, a call that brings would stand
+ * behind the one that waits: there one call at a time does both, and waits a little only. That is
+ * seen by the order in which calls end (plugin_box_known.c), unless the manifest says so.
+ *
+ * Offsets say what is known on either side, so a call that failed is simply made again; after a few
+ * failures in a row the line ends, and the hub looks after the box.
  *
  * Parameters, with secrets resolved, are made once for each line by a pool job and live as long as
  * it does. The loop thread owns a line; calls end on the worker's thread and come back by letter.
@@ -21,9 +25,14 @@
 #include "core/access/access.h"
 #include "core/exec/exec_internal.h"
 #include "core/kinds/plugin/plugin_box.h"
+#include "core/kinds/plugin/plugin_capabilities.h"
 #include "core/plugins/plugin_registry.h"
 
 #define WAIT_MS      1000
+#define BREATH_MS    5   /* before a call that only waits: the hub may answer what just came */
+#define ANSWER_MS    40  /* for the answer to what a call brings */
+#define SERIAL_MS    100 /* the same, and for everything else, where calls wait for each other */
+#define LATE_MS      200 /* a call beside another is late after this */
 #define FAILURES_MAX 4
 #define AGAIN_MS     50
 #define QUIET_POLLS  30 /* after so many without a byte there are pauses */
@@ -54,12 +63,18 @@ struct line {
         uint64_t got;
         bool bringing, waiting, ended, rested;
         unsigned failures, quiet;
+        unsigned waited;     /* calls that waited and have ended */
+        bool last_was_empty; /* the latest of them brought nothing */
+        bool declared_serial;
 };
 
 struct line_call {
         struct letter letter;
         struct line *line;
         bool brings;
+        bool is_beside;  /* it began while another one waited, */
+        unsigned waited; /* which was the one after so many */
+        int64_t began_ms;
         int code;
         struct buf answer;
 };
@@ -130,12 +145,26 @@ static json_t *call_params(const struct line *l, const struct exchange_call *q)
         return params;
 }
 
+static bool is_serial(const struct line *l)
+{
+        return l->declared_serial || plugin_box_is_serial(l->place->place.environment_id);
+}
+
+static uint32_t wait_of(const struct line *l, bool brings)
+{
+        if (is_serial(l))
+                return SERIAL_MS;
+        if (!brings)
+                return WAIT_MS;
+        return l->waiting ? 0 : ANSWER_MS;
+}
+
 static void begin_call(struct line *l, bool brings)
 {
         struct exchange_call q = { .session = l->session,
                                    .offset = l->taken,
                                    .taken = l->got,
-                                   .wait_ms = brings ? 0 : WAIT_MS,
+                                   .wait_ms = wait_of(l, brings),
                                    .data = { "", 0 } };
         struct line_call *k = xcalloc(1, sizeof(*k));
         struct plugin_call call = { .plugin_id = l->plugin_id,
@@ -151,6 +180,9 @@ static void begin_call(struct line *l, bool brings)
                 q.data = (struct frame_bytes){ l->in.data, MIN(l->in.len, EXCHANGE_IN_MAX) };
         k->line = l;
         k->brings = brings;
+        k->is_beside = brings && l->waiting;
+        k->waited = l->waited;
+        k->began_ms = clock_mono_ms();
         k->answer.max = EXCHANGE_MAX * 2;
         params = call_params(l, &q);
         call.params = params;
@@ -222,6 +254,21 @@ static bool goes_on(struct line *l, bool good, const struct exchange_answer *a)
         return take_answer(l, a);
 }
 
+/* What the order of two calls says of the provider. */
+static void learn_order(struct line *l, const struct line_call *k, const struct exchange_answer *a)
+{
+        const char *environment = l->place->place.environment_id;
+
+        if (!k->brings) {
+                l->waited++;
+                l->last_was_empty = a->data.len == 0;
+        } else if (k->is_beside && k->waited == l->waited) {
+                plugin_box_note_order(environment, true);
+        } else if (k->is_beside && l->last_was_empty && clock_mono_ms() - k->began_ms >= LATE_MS) {
+                plugin_box_note_order(environment, false);
+        }
+}
+
 static void called_on_loop(struct letter *letter)
 {
         struct line_call *k = container_of(letter, struct line_call, letter);
@@ -233,6 +280,9 @@ static void called_on_loop(struct letter *letter)
         *(k->brings ? &l->bringing : &l->waiting) = false;
         good = k->code >= 0 &&
                exchange_answer_read(buf_str(&k->answer), k->answer.len, &a, NULL) >= 0;
+        if (good)
+                learn_order(l, k, &a);
+        plugin_box_note_heard(l->place->place.id, good && a.status == EXCHANGE_OPEN);
         if (!l->closed && !goes_on(l, good, &a))
                 end_line(l);
         buf_done(&k->answer);
@@ -258,7 +308,7 @@ static uint64_t pause_of(const struct line *l)
         if (l->failures > 0)
                 return (uint64_t)AGAIN_MS << l->failures;
         if (l->quiet <= QUIET_POLLS)
-                return 0;
+                return BREATH_MS;
         return MIN((uint64_t)100 * (l->quiet - QUIET_POLLS), (uint64_t)PAUSE_MAX_MS);
 }
 
@@ -292,7 +342,7 @@ static void turn_line(struct line *l)
 {
         flush_line(l);
         watch_line(l);
-        if (l->closed || !l->ready || must_rest(l))
+        if (l->closed || !l->ready || must_rest(l) || ((l->bringing || l->waiting) && is_serial(l)))
                 return;
         if (l->in.len > 0 && !l->bringing)
                 begin_call(l, true);
@@ -367,6 +417,8 @@ static void prepare_run(struct pool_job *job, struct op *op)
         json_object_set_new(l->params, "companyId", json_string(lease.scope.company_id));
         json_object_set_new(l->params, "environmentId", json_string(lease.scope.environment_id));
         json_object_set_new(l->params, "issueId", json_string_or_null(lease.scope.issue_id));
+        l->declared_serial =
+                !plugin_lease_capabilities(l->rt, &lease).has[CAPABILITY_INDEPENDENT_CONTROL];
         l->redact = copy_texts(&l->arena, secrets);
         json_object_set_new(l->params, "config", config);
         l->plugin_id = arena_strdup(&l->arena, lease.target.plugin_id);

@@ -1,21 +1,27 @@
-/* Bringing berth-box into a sandbox by commands: in pieces that fit an argument, each written under
- * a name of its own, so that any of them may be repeated; put together, checked by hash, and given
- * its name only when it is whole. The name is made from its content, so a file of that name is the
- * right one. */
+/* Bringing berth-box into a sandbox: by the provider's own file verbs where it has them, else by
+ * one command that gets it as its input, and where that fails by commands with pieces that fit an
+ * argument, each written under a name of its own, so that any of them may be repeated. Whichever
+ * way, it is checked by hash and given its name only when it is whole. The name is made from its
+ * content, so a file of that name is the right one. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <sys/utsname.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "codec/shell.h"
 #include "core/exec/exec_internal.h"
 #include "core/kinds/plugin/plugin_box.h"
+#include "core/kinds/plugin/plugin_sync.h"
 
 #define PIECE       ((size_t)90 << 10)
 #define PROGRAM_MAX ((size_t)64 << 20)
 #define WORD        "berth-put:"
 #define HASH_LEN    64
 #define TRIES       3
+#define FILE_MS     60000 /* for the check of a file that was put there */
 
 /* Where it may be kept, what machine this is, what commands find in their environment. $1: the
  * working directory, $2: the program's name. */
@@ -41,17 +47,24 @@ static const char look_script[] =
 static const char piece_script[] = "umask 077; printf %s \"$2\" | base64 -d > \"$1.new\" && mv -f "
                                    "\"$1.new\" \"$1\" && echo \"" WORD "done yes\"\n";
 
-/* $1: the program's path, $2: how many pieces, $3: its hash, $4: its size. */
+/* Check the file $t, and give it its name. $1: the program's path, $3: its hash, $4: its size. */
+#define FINISH                                                                                           \
+        "if command -v sha256sum >/dev/null 2>&1; then h=$(sha256sum < \"$t\"); h=${h%% *}\n"            \
+        "elif command -v shasum >/dev/null 2>&1; then h=$(shasum -a 256 < \"$t\"); h=${h%% *}\n"         \
+        "else h=$3; fi\n"                                                                                \
+        "[ \"$h\" = \"$3\" ] && [ \"$(($(wc -c < \"$t\")))\" = \"$4\" ] || { rm -f \"$t\"; echo \"" WORD \
+        "bad hash\"; exit 1; }\n"                                                                        \
+        "chmod 700 \"$t\" && mv -f \"$t\" \"$1\" && rm -f \"$1\".part.* &&\n"                            \
+        "\"$1\" --version >/dev/null 2>&1 && echo \"" WORD "done yes\"\n"
+
+/* $1: the program's path, $2: how many pieces. */
 static const char join_script[] =
         "umask 077; i=0; t=\"$1.$$\"; : > \"$t\" || exit 1\n"
-        "while [ $i -lt \"$2\" ]; do cat \"$1.part.$i\" >> \"$t\" || exit 1; i=$((i + 1)); done\n"
-        "if command -v sha256sum >/dev/null 2>&1; then h=$(sha256sum < \"$t\"); h=${h%% *}\n"
-        "elif command -v shasum >/dev/null 2>&1; then h=$(shasum -a 256 < \"$t\"); h=${h%% *}\n"
-        "else h=$3; fi\n"
-        "[ \"$h\" = \"$3\" ] && [ \"$(($(wc -c < \"$t\")))\" = \"$4\" ] || { rm -f \"$t\"; echo \"" WORD
-        "bad hash\"; exit 1; }\n"
-        "chmod 700 \"$t\" && mv -f \"$t\" \"$1\" && rm -f \"$1\".part.* &&\n"
-        "\"$1\" --version >/dev/null 2>&1 && echo \"" WORD "done yes\"\n";
+        "while [ $i -lt \"$2\" ]; do cat \"$1.part.$i\" >> \"$t\" || exit 1; i=$((i + 1)); done\n" FINISH;
+
+/* The program is the input, as base64. */
+static const char input_script[] =
+        "umask 077; t=\"$1.$$\"; base64 -d > \"$t\" || { rm -f \"$t\"; exit 1; }\n" FINISH;
 
 /* The value behind WORD and a key, up to the end of the line; NULL when it was not printed. *at
  * goes on behind it. */
@@ -132,15 +145,98 @@ static int send_pieces(struct op *op, struct runtime *rt, const struct plugin_le
         return r;
 }
 
-static int bring(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *path,
-                 const struct buf *program, const char *hash, struct err *err)
+/* What is brought. */
+struct program {
+        const char *path; /* there */
+        struct buf bytes;
+        char hash[HASH_LEN + 1];
+};
+
+static int bring_in_pieces(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                           const struct program *p, struct err *err)
 {
-        CLEAN(cleanup_free) char *pieces = xasprintf("%zu", (program->len + PIECE - 1) / PIECE);
-        CLEAN(cleanup_free) char *size = xasprintf("%zu", program->len);
-        const char *args[] = { path, pieces, hash, size, NULL };
-        int r = send_pieces(op, rt, l, path, program, err);
+        CLEAN(cleanup_free) char *pieces = xasprintf("%zu", (p->bytes.len + PIECE - 1) / PIECE);
+        CLEAN(cleanup_free) char *size = xasprintf("%zu", p->bytes.len);
+        const char *args[] = { p->path, pieces, p->hash, size, NULL };
+        int r = send_pieces(op, rt, l, p->path, &p->bytes, err);
 
         return r < 0 ? r : run_sure(op, rt, l, join_script, args, err);
+}
+
+static int bring_as_input(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                          const struct program *p, struct err *err)
+{
+        size_t room = sodium_base64_encoded_len(p->bytes.len, sodium_base64_VARIANT_ORIGINAL);
+        CLEAN(cleanup_free) char *text = xcalloc(1, room);
+        CLEAN(cleanup_free) char *size = xasprintf("%zu", p->bytes.len);
+        const char *argv[] = { "-c", input_script, "sh", p->path, "1", p->hash, size, NULL };
+        const char *printed;
+        int64_t status;
+        int r;
+
+        sodium_bin2base64(text, room, (const uint8_t *)p->bytes.data, p->bytes.len,
+                          sodium_base64_VARIANT_ORIGINAL);
+        r = plugin_box_run(op, rt, l, "sh", argv, text, &status, &printed, err);
+        if (r >= 0 && !said_once(op->arena, printed, "done"))
+                r = err_set(err, ERR_PROVIDER, "the input of a command ended with status %lld",
+                            (long long)status);
+        return r;
+}
+
+/* As a file, which a command then checks and gives its name: one call. */
+static int bring_as_file(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                         const char *base, const struct program *p, struct err *err)
+{
+        CLEAN(buf_done) struct buf script = BUF_INIT;
+        CLEAN(cleanup_fd) int fd = -1;
+        const char *upload = arena_printf(op->arena, "%s.%.8s", p->path, uuid_new().s);
+        struct plugin_sync_file file = {
+                .here = "box", .there = upload, .has_mode = true, .mode = 0700
+        };
+        struct plugin_sync_command command = { .cwd = base, .timeout_ms = FILE_MS };
+        struct plugin_sync_operation o = {
+                .files = &file, .n_files = 1, .commands = &command, .n_commands = 1
+        };
+        struct plugin_sync sync;
+        int r = plugin_sync_begin(op, rt, l, &sync, err);
+
+        if (r >= 0)
+                r = plugin_sync_open(&sync, file.here, O_WRONLY | O_CREAT, &fd, err);
+        if (r >= 0)
+                r = fd_write_all(fd, p->bytes.data, p->bytes.len, err);
+        buf_puts(&script, "umask 077; set -- ");
+        shell_quote(&script, p->path);
+        buf_appendf(&script, " 1 %s %zu; t=", p->hash, p->bytes.len);
+        shell_quote(&script, upload);
+        buf_puts(&script, "\n" FINISH);
+        command.command = buf_str(&script);
+        FAULT("plugin_box.sync.before");
+        if (r >= 0)
+                r = plugin_sync_in(op, rt, &sync, base, &o, 1, err);
+        FAULT("plugin_box.sync.after");
+        plugin_sync_end(op, &sync);
+        return r;
+}
+
+/* The way with the fewest calls that works. A provider may lack what it says it has, and may not
+ * give a command so much input. */
+static int bring(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *base,
+                 const struct program *p, struct err *err)
+{
+        int r = plugin_sync_is_native(rt, l) ? bring_as_file(op, rt, l, base, p, err)
+                                             : bring_as_input(op, rt, l, p, err);
+
+        if (r >= 0 || op_check(op, NULL) < 0)
+                return r;
+        log_info("berth-box goes into a sandbox in pieces", LOG_S("lease", l->lease->id),
+                 LOG_S("reason", err ? err->msg : ""));
+        err_clear(err);
+        return bring_in_pieces(op, rt, l, p, err);
+}
+
+static void program_done(struct program *p)
+{
+        buf_done(&p->bytes);
 }
 
 static int read_program(const char *path, struct buf *ret, char hash[HASH_LEN + 1], struct err *err)
@@ -173,16 +269,16 @@ static int check_machine(const char *machine, struct err *err)
 int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                    json_t **ret_box, struct err *err)
 {
-        CLEAN(buf_done) struct buf program = { .max = PROGRAM_MAX };
+        CLEAN(program_done) struct program program = { .bytes.max = PROGRAM_MAX };
         const char *cwd = json_get_string(l->metadata, "remoteCwd");
-        char hash[HASH_LEN + 1], name[64];
-        const char *printed, *base, *path;
+        char name[64];
+        const char *printed, *base;
         int64_t status;
-        int r = read_program(rt->hub->config.box_program, &program, hash, err);
+        int r = read_program(rt->hub->config.box_program, &program.bytes, program.hash, err);
 
         if (r < 0)
                 return r;
-        snprintf(name, sizeof(name), "berth-box-%.16s", hash);
+        snprintf(name, sizeof(name), "berth-box-%.16s", program.hash);
         r = plugin_box_run(op, rt, l, "sh",
                            (const char *[]){ "-c", look_script, "sh", cwd ? cwd : "", name, NULL },
                            "yes\n", &status, &printed, err);
@@ -196,11 +292,11 @@ int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease 
         /* The box's input may hold secrets, which must not be in arguments. */
         if (!said_once(op->arena, printed, "input"))
                 return err_set(err, ERR_PROVIDER, "the provider gives commands no input");
-        path = arena_printf(op->arena, "%s/%s", base, name);
+        program.path = arena_printf(op->arena, "%s/%s", base, name);
         if (!said_once(op->arena, printed, "have"))
-                r = bring(op, rt, l, path, &program, hash, err);
+                r = bring(op, rt, l, base, &program, err);
         if (r >= 0)
-                *ret_box = json_pack("{s:s, s:s, s:o}", "base", base, "program", path, "env",
-                                     said_env(op->arena, printed));
+                *ret_box = json_pack("{s:s, s:s, s:o}", "base", base, "program", program.path,
+                                     "env", said_env(op->arena, printed));
         return r;
 }
