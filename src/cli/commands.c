@@ -90,7 +90,7 @@ const struct cli_command cli_commands[] = {
           "berth plugin list", .sub = plugin_commands },
         { "activity", "", "Show who did what", "berth activity list --limit 20",
           .sub = activity_commands },
-        { "db", "backup|restore|check", "Back the database up, restore and check it",
+        { "db", "backup|restore|check|migrate|copy", "Back the database up, check and move it",
           "berth db backup /var/backups", .sub = db_commands },
         { "doctor", "[--json]", "Check what this machine supports, and how to fix what is missing",
           "berth doctor",

@@ -365,7 +365,8 @@ class UpdatingTest(EnvironmentsTest):
         changed = self.patch(made, {"driver": "ssh", "config": {"knownHosts": None}})
         self.assertEqual(changed["config"], {**STORED_SSH, "port": 2222})
         self.assertEqual(self.ok("GET", f"/api/environments/{made['id']}"), changed)
-        self.assertGreater(changed["updatedAt"], made["updatedAt"])
+        # A millisecond may have room for all of this.
+        wait_until(lambda: self.patch(made, {"description": "d"})["updatedAt"] > made["updatedAt"], "a time that moves on")
         self.assertEqual(changed["createdAt"], made["createdAt"])
 
     def test_config_is_replaced_when_told(self):
