@@ -19,3 +19,11 @@ class DaytonaTest(sdks.SdksTest):
 
     def expect(self, acquire, resume, pause, destroy):
         return {acquire: 2, resume: 2, pause: 4, destroy: 1}
+
+
+class DaytonaMiddleSdkTest(DaytonaTest, sdks.MiddleSdkTest):
+    pass
+
+
+class DaytonaNewSdkTest(DaytonaTest, sdks.NewSdkTest):
+    pass
