@@ -157,6 +157,10 @@ static int list_jobs(struct call *c, struct err *err)
                 jw_kstring(w, "displayName", json_get_string(job, "displayName"));
                 jw_kstring(w, "schedule", json_get_string(job, "schedule"));
                 jw_kstring(w, "status", "paused");
+                jw_kstring(w, "lastRunAt", NULL);
+                jw_kstring(w, "nextRunAt", NULL);
+                jw_ktime(w, "createdAt", p.installed_at);
+                jw_ktime(w, "updatedAt", p.updated_at);
                 jw_object_end(w);
         }
         return call_list_end(c, 0);

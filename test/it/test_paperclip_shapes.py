@@ -88,7 +88,9 @@ class ShapesTest(RunTest):
             "K": {"type": "secret_ref", "secretId": secret["id"], "version": "latest"}}}})
         again = self.finished(self.wake(agent))
         self.assertEqual(again["status"], "succeeded", again["error"])
-        plugin = ProviderTest.install_provider(self, ProviderTest.worker)
+        plugin = ProviderTest.install_provider(
+            self, ProviderTest.worker, capabilities=["environment.drivers.register", "jobs.schedule"],
+            jobs=[{"jobKey": "sync", "displayName": "Sync", "schedule": "0 * * * *"}])
         workspace = self.ok("GET", f"/api/issues/{issue['id']}")["executionWorkspaceId"]
         revision = self.ok("GET", f"/api/agents/{agent['id']}/config-revisions")[0]
         folder = self.ok("GET", f"/api/projects/{project['id']}/workspaces")[0]
@@ -161,6 +163,7 @@ class ShapesTest(RunTest):
         ("POST /companies/{company}/secret-provider-configs", "CompanySecretProviderConfig",
          {"provider": "local_encrypted", "displayName": "Spare", "config": {}}),
         ("POST /secret-provider-configs/{vault}/default", "CompanySecretProviderConfig", {}),
+        ("GET /plugins/{plugin}/jobs", ["PluginJobRecord"]),
         ("POST /plugins/{plugin}/disable", "PluginRecord", {}), ("POST /plugins/{plugin}/enable", "PluginRecord", {}),
         ("POST /companies/{company}/agents", "Agent", {"name": "spare", "role": "engineer", "adapterType": "process"}),
         ("POST /companies/{company}/agent-hires", {"agent": "Agent"}, {"name": "hired", "role": "engineer", "adapterType": "process"}),
