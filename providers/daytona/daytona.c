@@ -404,7 +404,7 @@ static void begin_form(struct buf *form, char boundary[40])
         unsigned char random[16];
 
         randombytes_buf(random, sizeof(random));
-        memcpy(boundary, "berth-", 6);
+        memcpy(boundary, "berth-", sizeof("berth-"));
         sodium_bin2hex(boundary + 6, 34, random, sizeof(random));
         buf_appendf(form,
                     "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n"

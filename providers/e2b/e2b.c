@@ -543,7 +543,7 @@ static int run_process(struct berth_call *c, const struct setting *s, json_t *ta
         headers[n++] = "Connect-Protocol-Version: 1";
         headers[n++] = "Keepalive-Ping-Interval: " PINGS_S;
         headers[n++] = arena_printf(&c->arena, "Connect-Timeout-Ms: %lld",
-                                    (long long)(limit_ms + STREAM_ROOM));
+                                    (long long)limit_ms + STREAM_ROOM);
         q.url = envd_url(c, s, "/process.Process/Start");
         q.body = buf_str(&frame);
         q.body_len = frame.len;
@@ -721,7 +721,7 @@ static void begin_form(struct buf *form, char boundary[40])
         unsigned char random[16];
 
         randombytes_buf(random, sizeof(random));
-        memcpy(boundary, "berth-", 6);
+        memcpy(boundary, "berth-", sizeof("berth-"));
         sodium_bin2hex(boundary + 6, 34, random, sizeof(random));
         buf_appendf(form,
                     "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n"
