@@ -1,6 +1,7 @@
 /* Whatever an agent prints, in whatever pieces: a result within its bounds, which can be stored.
  * The first byte chooses the adapter, the second how the rest is cut. */
 #include "core/adapters/adapter_parse.h"
+#include "core/kinds/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CLEAN(json_decrefp) json_t *records = json_array();
         struct agent agent = { .id = "a", .company_id = "c", .name = "n" };
         struct adapter_command command = { .cwd = "/w", .session_id = "old" };
-        struct adapter_input in = { .agent = &agent, .target = { .kind = "local", .cwd = "/w" } };
+        struct adapter_input in = { .agent = &agent,
+                                    .target = { .kind = builtin_kinds[0], .cwd = "/w" } };
         struct adapter_exit end = { .code = size % 3 == 0 };
         struct adapter_result res;
         struct adapter_parser *p;

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        static const char *const argv[] = { "opencode", "models", NULL };
+        static const char *argv[] = { "opencode", "models", NULL };
         struct adapter_command command = { .list_argv = argv, .billing = { .model = "a/b" } };
         struct adapter_input in = { .type = "opencode_local" };
         struct arena arena = { 0 };

@@ -66,8 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         while (n < VALUES && at < end && *at) {
                 values[n] = at;
                 at += strlen(at) + 1;
-                /* lines count by themselves; the model knows none */
-                if (!strpbrk(values[n], "\r\n"))
+                /* lines, and texts in JSON, count by themselves; the model knows none */
+                if (!strpbrk(values[n], "\r\n") && *values[n] != '{' && *values[n] != '[')
                         n++;
         }
         if (at < end)

@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import os
 import pathlib
+import shutil
 import re
 import resource
 import signal
@@ -441,7 +442,13 @@ class MemoryScan(ScanCase):
         self.daemon.data.chmod(0o755)
         os.chown(self.daemon.data, 65534, 65534)
         os.chmod(self.daemon.data.parent, 0o755)
-        process = subprocess.Popen([self.daemon.binary, "serve", "--listen", "127.0.0.1:0", "--data",
+        # The clone may lie in a directory that is closed to others.
+        programs = self.temp_dir() / "programs"
+        programs.mkdir()
+        programs.parent.chmod(0o755)
+        for program in (self.daemon.binary, pathlib.Path(self.daemon.binary).with_name("berth-box")):
+            shutil.copy(program, programs)
+        process = subprocess.Popen([programs / pathlib.Path(self.daemon.binary).name, "serve", "--listen", "127.0.0.1:0", "--data",
                                     str(self.daemon.data)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, user=65534, group=65534, extra_groups=[])
         try:
