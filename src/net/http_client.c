@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "net/http_internal.h"
 
 #define ACCOUNTS 65536 /* uids below are accounts; of those above one account may have many */
@@ -124,14 +125,9 @@ void http_clients_init(struct http_server *s)
                 link_init(&s->clients[i]);
 }
 
-/* FNV-1a */
 static size_t bucket_of(const char *key)
 {
-        uint32_t hash = 2166136261U;
-
-        for (; *key; key++)
-                hash = (hash ^ (unsigned char)*key) * 16777619U;
-        return hash % CLIENT_BUCKETS;
+        return (size_t)(hash_text(key) % CLIENT_BUCKETS);
 }
 
 static struct http_client *client_find(const struct http_server *s, const char *key)

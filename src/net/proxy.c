@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 
 #define FORBIDDEN 403
@@ -187,11 +188,8 @@ void proxy_fail(struct proxy_conn *c, int status, const char *fmt, ...)
 /* Once per host and port, as far as the table remembers; the log itself bounds the rest. */
 static bool is_news(struct proxy *p, const struct host_target *t)
 {
-        uint64_t h = 0xcbf29ce484222325u;
+        uint64_t h = hash_add(hash_text(t->name), t->port);
 
-        for (const char *s = t->name; *s; s++)
-                h = (h ^ (uint64_t)(unsigned char)*s) * 0x100000001b3u;
-        h = (h ^ t->port) * 0x100000001b3u;
         for (unsigned i = 0; i < PROXY_LOGGED; i++)
                 if (p->logged[i] == h)
                         return false;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "plugin/tree.h"
 
@@ -19,14 +20,10 @@ static bool is_in_range(const struct confine_policy *policy, int64_t uid)
         return uid >= policy->uid_first && uid < policy->uid_first + policy->uid_count;
 }
 
-/* FNV-1a: where the search begins. */
+/* Where the search begins. */
 static int64_t place_in_range(const struct confine_policy *policy, const char *id)
 {
-        uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-        for (; *id; id++)
-                hash = (hash ^ (unsigned char)*id) * UINT64_C(0x100000001b3);
-        return (int64_t)(hash % (uint64_t)policy->uid_count);
+        return (int64_t)(hash_text(id) % (uint64_t)policy->uid_count);
 }
 
 struct search {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "core/exec/box_route_test.h"
@@ -18,11 +19,7 @@
 
 static size_t bucket_of(const char *id)
 {
-        uint64_t h = 0xcbf29ce484222325u;
-
-        for (; *id; id++)
-                h = (h ^ (uint64_t)(unsigned char)*id) * 0x100000001b3u;
-        return (size_t)(h % EXEC_BUCKETS);
+        return (size_t)(hash_text(id) % EXEC_BUCKETS);
 }
 
 struct exec *exec_find(struct exec_hub *hub, const char *id)

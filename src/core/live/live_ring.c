@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
+
 #define FIRST_SLOTS 8 /* a power of two, as all sizes of rings are */
 
 struct live_ring {
@@ -83,11 +85,7 @@ static struct live_ring *one_of_the_largest(const struct live_rings *all)
 
 static size_t bucket_of(const struct live_rings *all, const char *company_id)
 {
-        uint32_t hash = 2166136261u;
-
-        for (; *company_id; company_id++)
-                hash = (hash ^ (unsigned char)*company_id) * 16777619u;
-        return (hash ^ hash >> 16) % ARRAY_LEN(all->buckets);
+        return (size_t)(hash_text(company_id) % ARRAY_LEN(all->buckets));
 }
 
 static struct live_ring *find_ring(const struct live_rings *all, const char *company_id)

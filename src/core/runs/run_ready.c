@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/hash.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 
@@ -100,16 +101,6 @@ static struct {
         size_t next;
 } known = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Enough to notice a change (FNV-1a). */
-static uint64_t hash_of(const char *text)
-{
-        uint64_t h = 0xcbf29ce484222325;
-
-        for (; *text; text++)
-                h = (h ^ (unsigned char)*text) * 0x100000001b3;
-        return h;
-}
-
 static bool is_model_known(const struct run_task *t)
 {
         int64_t now = clock_mono_ms();
@@ -118,7 +109,7 @@ static bool is_model_known(const struct run_task *t)
         (void)pthread_mutex_lock(&known.lock);
         for (size_t i = 0; i < KNOWN_MAX && !found; i++)
                 found = known.at[i].until_ms > now && streq(known.at[i].agent, t->agent.id) &&
-                        known.at[i].configuration == hash_of(t->agent.adapter_config) &&
+                        known.at[i].configuration == hash_text(t->agent.adapter_config) &&
                         streq(known.at[i].environment, t->record.env.id);
         (void)pthread_mutex_unlock(&known.lock);
         return found;
@@ -129,7 +120,7 @@ static void know_model(const struct run_task *t)
         (void)pthread_mutex_lock(&known.lock);
         (void)snprintf(known.at[known.next].agent, UUID_LEN + 1, "%s", t->agent.id);
         (void)snprintf(known.at[known.next].environment, UUID_LEN + 1, "%s", t->record.env.id);
-        known.at[known.next].configuration = hash_of(t->agent.adapter_config);
+        known.at[known.next].configuration = hash_text(t->agent.adapter_config);
         known.at[known.next].until_ms = clock_mono_ms() + KNOWN_MS;
         known.next = (known.next + 1) % KNOWN_MAX;
         (void)pthread_mutex_unlock(&known.lock);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "codec/shell.h"
@@ -28,15 +29,6 @@
 #define COMMAND_MS  120000
 #define KEEP_S      (INT64_C(30) * 24 * 3600)
 #define KEEP_BYTES  (INT64_C(128) << 20) /* of all sessions in one directory */
-
-static uint64_t hash_text(const char *text)
-{
-        uint64_t h = 0xcbf29ce484222325;
-
-        for (; *text; text++)
-                h = (h ^ (unsigned char)*text) * 0x100000001b3;
-        return h;
-}
 
 static const char *sessions_path(const struct run_task *t)
 {

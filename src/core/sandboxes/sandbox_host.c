@@ -3,17 +3,14 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "base/path.h"
 #include "box/sandbox.h"
 
 /* Where this node begins, so that two daemons with one range hardly ever collide. */
 static uint64_t first_slice(const struct node *node)
 {
-        uint64_t h = 0xcbf29ce484222325u;
-
-        for (const char *p = node->id.s; *p; p++)
-                h = (h ^ (uint64_t)(unsigned char)*p) * 0x100000001b3u;
-        return h;
+        return hash_text(node->id.s);
 }
 
 /* A machine that cannot have sandboxes runs everything else: the reason is reported when a sandbox
