@@ -130,6 +130,7 @@ extern const struct route routes_access[];
 extern const struct route routes_callback_test[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];
+extern const struct route routes_kinds[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];

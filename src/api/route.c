@@ -10,16 +10,16 @@
 
 /* clang-format off: one a line */
 static const struct route *const tables[] = {
-        routes_access,       routes_activity,      routes_adapters,
-        routes_agent_config, routes_agents,        routes_callback_test,
-        routes_companies,    routes_environments,  routes_execution_workspaces,
-        routes_executions,   routes_instance,      routes_issues,
-        routes_leases,       routes_live,          routes_openapi,
-        routes_overview,     routes_plugin_bridge, routes_plugins,
-        routes_projects,     routes_run_log,       routes_runs,
-        routes_salvages,     routes_secrets,       routes_snapshots,
-        routes_images,       routes_terminal,      routes_vaults,
-        routes_watch,        routes_workspaces,
+        routes_access,       routes_activity,     routes_adapters,
+        routes_agent_config, routes_agents,       routes_callback_test,
+        routes_companies,    routes_environments, routes_execution_workspaces,
+        routes_executions,   routes_instance,     routes_issues,
+        routes_kinds,        routes_leases,       routes_live,
+        routes_openapi,      routes_overview,     routes_plugin_bridge,
+        routes_plugins,      routes_projects,     routes_run_log,
+        routes_runs,         routes_salvages,     routes_secrets,
+        routes_snapshots,    routes_images,       routes_terminal,
+        routes_vaults,       routes_watch,        routes_workspaces,
 };
 /* clang-format on */
 

@@ -49,9 +49,9 @@ extern const struct cli_option cli_global_options[];
 
 extern const struct cli_command company_commands[], env_commands[], lease_commands[],
         snapshot_commands[], image_commands[], workspace_commands[], leaks_commands[],
-        key_commands[], adapter_commands[], agent_commands[], runs_commands[], issue_commands[],
-        project_commands[], plugin_commands[], activity_commands[], secret_commands[],
-        vault_commands[], db_commands[];
+        key_commands[], adapter_commands[], kind_commands[], agent_commands[], runs_commands[],
+        issue_commands[], project_commands[], plugin_commands[], activity_commands[],
+        secret_commands[], vault_commands[], db_commands[];
 extern const struct cli_option run_options[], serve_options[];
 
 /* The commands without subcommands, and what `berth leaks` does by itself. */

@@ -77,6 +77,8 @@ const struct cli_command cli_commands[] = {
           .notes = "`berth key create --agent AGENT` makes a key for one.", .sub = agent_commands },
         { "adapter", "", "List the kinds of agent programs, and try one", "berth adapter list",
           .sub = adapter_commands },
+        { "kind", "", "List the kinds of places that commands make, and check one",
+          "berth kind list", .sub = kind_commands },
         { "runs", "", "Show, follow and end the runs of agents", "berth runs list",
           .notes = "RUN is an id, or a part of one. `berth agent wake` starts one; `berth run` is "
                    "for\nsingle commands.",

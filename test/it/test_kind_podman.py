@@ -3,8 +3,11 @@ step."""
 # slow: containers are made and removed
 
 
+import json
+
+from berthtest import wait_until
 from kindpodman import PodmanTest, needs_podman
-from kindtest import CallbackSuite, CrashSuite, LossSuite, PlaceSuite, ReuseSuite
+from kindtest import CallbackSuite, CrashSuite, LossSuite, PlaceSuite, ReuseSuite, processes_with
 
 
 @needs_podman
@@ -56,3 +59,34 @@ class Reuse(ReuseSuite, PodmanTest):
 @needs_podman
 class Crash(CrashSuite, PodmanTest):
     pass
+
+
+@needs_podman
+class Check(PodmanTest):
+    """`berth kind`."""
+
+    def make_lease(self):
+        pass
+
+    def check(self, change=lambda d: None):
+        status, out, err = self.cli("kind", "show", "podman")
+        self.assertEqual(status, 0, err)
+        descriptor = json.loads(out)
+        change(descriptor)
+        folder = self.temp_dir()
+        (folder / "checked.json").write_text(json.dumps(descriptor))
+        status, out, err = self.cli("kind", "check", str(folder / "checked.json"), "-o", f"image={self.config['image']}",
+                                    env={**self.podman.env, "TMPDIR": str(folder)})
+        wait_until(lambda: not processes_with("serve", str(folder)), "the daemon of the check has ended", 30)
+        return status, out + err
+
+    def test_one_that_works(self):
+        self.assertIn("podman", {k["name"] for k in self.ok("GET", "/api/kinds")})
+        status, out = self.check()
+        self.assertEqual((status, out.count("ok  "), "13 ok, 0 failed" in out), (0, 13, True), out)
+
+    def test_ones_that_do_not(self):
+        status, out = self.check(lambda d: d.update(errors=[e for e in d["errors"] if e["is"] != "exists"]))
+        self.assertEqual((status, "failed  create again: " in out), (1, True), out)
+        status, out = self.check(lambda d: d["commands"].pop("reach"))
+        self.assertEqual((status, "failed  descriptor: " in out), (1, True), out)
