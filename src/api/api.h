@@ -48,6 +48,7 @@ struct call {
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
         bool is_operator, is_known; /* the peer's uid: auth_is_operator() */
+        bool is_daemon_user;        /* it is ours, and came through the Unix socket */
 
         /* of requests that came through the channel of a run (channel.c) */
         bool is_channel;

@@ -90,6 +90,8 @@ static int identify(struct call *c, struct err *err)
                         : auth_actor(c->op, c->rt, c->authorization, c->is_operator, &c->actor,
                                      err);
 
+        c->actor.is_daemon_user =
+                r >= 0 && c->is_daemon_user && c->actor.source == SOURCE_LOCAL_IMPLICIT;
         if (r >= 0 && c->run_id)
                 r = auth_check_run(c->op, c->rt, &c->actor, c->run_id, err);
         if (r < 0 || !c->actor.run_id)
@@ -436,6 +438,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         }
         c->is_operator = auth_is_operator(&c->rt->settings, c->api->operator_uid, peer->uid);
         c->is_known = peer->uid != (uid_t)-1;
+        c->is_daemon_user = peer->is_unix && c->is_known && peer->uid == c->api->operator_uid;
         http_request_client(x, c->rt->settings.reverse_proxy, client, sizeof(client));
         c->client = arena_strdup(&c->arena, client);
         int r = guard_request(c, peer, http_method(x), &err);

@@ -7,6 +7,7 @@
 #include "api/lease_call.h"
 #include "base/clock.h"
 #include "codec/check.h"
+#include "core/access/access.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
 #include "core/roots/workspace_root.h"
@@ -318,7 +319,10 @@ static int realize_workspace(struct call *c, struct err *err)
         check_unknown(&k, (const char *[]){ "workspace", NULL });
         r = check_end(&k, err);
         if (r >= 0 && local)
-                r = workspace_root_check(c->rt, record.env.company_id, local, err);
+                r = workspace_root_check(c->rt,
+                                         &(struct workspace_asker){ record.env.company_id,
+                                                                    c->op->actor->is_daemon_user },
+                                         local, err);
         if (r >= 0)
                 r = lease_realize(c->op, c->rt, c->params[0], workspace, &answer, err);
         return answer_document(c, r, answer);

@@ -249,6 +249,42 @@ class OutputTest(RunTest):
         self.assertEqual(self.berth("run", "--env", "Local", "--", "echo", "here")[1], b"here\n")
 
 
+class OwnDirectoryTest(RunTest):
+    """Roots that the workspace is not in, and the user that the daemon runs as."""
+
+    daemon_env = {"BERTH_WORKSPACE_ROOTS": "/nonexistent"}
+
+    def setUp(self):
+        super().setUp()
+        self.dir = self.temp_dir().resolve()
+        (self.dir / "a").write_text("1\n")
+        self.args = ["run", "-w", str(self.dir), "--isolation", "copy", "--", "sh", "-c", "echo 2 >>a; echo new >b"]
+
+    def refused(self, *before, env=None):
+        status, _, err = self.berth(*before, *self.args, env=env)
+        self.assertNotEqual(status, 0)
+        self.assertIn("BERTH_WORKSPACE_ROOTS", err)
+        self.assertEqual(os.listdir(self.dir), ["a"])
+
+    def test_through_the_socket_it_is_allowed(self):
+        status, _, err = self.berth(*self.args)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(((self.dir / "a").read_text(), (self.dir / "b").read_text()), ("1\n2\n", "new\n"))
+
+    def test_through_the_port_it_is_not(self):
+        self.refused("--api-url", self.daemon.url)
+
+    def test_with_a_key_it_is_not(self):
+        self.berth("company", "create", "Acme")
+        key = json.loads(self.berth("--json", "key", "create", "--board")[1])["token"]
+        self.refused(env={"BERTH_API_KEY": key})
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root")
+    def test_the_directory_of_another_user_is_not(self):
+        os.chown(self.dir, 65534, 65534)
+        self.refused()
+
+
 class LeaseTest(RunTest):
     def test_exec(self):
         lease = self.lease_of_own()

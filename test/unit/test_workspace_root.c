@@ -16,6 +16,7 @@ struct scene {
         char root[64], work[96], data[96];
         const char *own[2];
         struct runtime rt;
+        struct workspace_asker nobody;
         struct rlimit before;
 };
 
@@ -64,13 +65,48 @@ static void test_there(void **state)
         struct scene *s = *state;
         struct err err = { 0 };
 
-        assert_int_equal(workspace_root_check(&s->rt, NULL, s->work, &err), 0);
-        assert_int_equal(workspace_root_check(&s->rt, NULL, s->data, &err), ERR_UNPROCESSABLE);
+        assert_int_equal(workspace_root_check(&s->rt, &s->nobody, s->work, &err), 0);
+        assert_int_equal(workspace_root_check(&s->rt, &s->nobody, s->data, &err),
+                         ERR_UNPROCESSABLE);
         assert_false(err.is_transient);
         err_done(&err);
-        assert_int_equal(workspace_root_check(&s->rt, NULL, "/usr", &err), ERR_UNPROCESSABLE);
+        assert_int_equal(workspace_root_check(&s->rt, &s->nobody, "/usr", &err), ERR_UNPROCESSABLE);
         assert_false(err.is_transient);
         err_done(&err);
+}
+
+/* The daemon's own user may name what lies beneath no root, by its real path, and nothing of ours.
+ */
+static void test_of_the_daemons_user(void **state)
+{
+        struct scene *s = *state;
+        struct workspace_asker user = { .is_daemon_user = true };
+        char link[128];
+
+        (void)snprintf(link, sizeof(link), "%s/link", s->root);
+        assert_int_equal(symlink("work", link), 0);
+        s->rt.settings.workspace_roots = "/nonexistent";
+        const struct {
+                const struct workspace_asker *asker;
+                const char *path;
+                int code;
+        } cases[] = {
+                { &user, s->work, 0 },
+                { &user, s->data, ERR_UNPROCESSABLE },
+                { &user, s->root, ERR_UNPROCESSABLE }, /* ours are in it */
+                { &user, link, ERR_UNPROCESSABLE },
+                { &user, "/nonexistent", ERR_UNPROCESSABLE },
+                { &s->nobody, s->work, ERR_UNPROCESSABLE },
+        };
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                struct err err = { 0 };
+
+                assert_int_equal(workspace_root_check(&s->rt, cases[i].asker, cases[i].path, &err),
+                                 cases[i].code);
+                assert_false(err.is_transient);
+                err_done(&err);
+        }
+        assert_int_equal(unlink(link), 0);
 }
 
 /* With any number of descriptors left, it is taken, or may be later. */
@@ -83,7 +119,7 @@ static void test_without_descriptors(void **state)
                 struct err err = { 0 };
 
                 leave(s, n);
-                r = workspace_root_check(&s->rt, NULL, s->work, &err);
+                r = workspace_root_check(&s->rt, &s->nobody, s->work, &err);
                 (void)setrlimit(RLIMIT_NOFILE, &s->before);
                 if (r < 0 && !err.is_transient)
                         fail_msg("with %d descriptors: %s", n, err.msg);
@@ -115,6 +151,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_there, scene_make, scene_drop),
+                cmocka_unit_test_setup_teardown(test_of_the_daemons_user, scene_make, scene_drop),
                 cmocka_unit_test_setup_teardown(test_without_descriptors, scene_make, scene_drop),
                 cmocka_unit_test_setup_teardown(test_own_files_without_descriptors, scene_make,
                                                 scene_drop),

@@ -27,6 +27,8 @@ struct actor {
         enum actor_source source;
         const char *user_id; /* board */
         bool is_instance_admin;
+        bool is_daemon_user; /* the kernel says so of the peer of the Unix socket, and no key was
+                                used */
         const char *agent_id, *company_id; /* agent */
         bool can_create_agents;
         const char *key_id; /* the key that was used, or NULL */

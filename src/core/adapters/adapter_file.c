@@ -40,7 +40,8 @@ static int open_root(const struct adapter_input *in, const char *root, int *ret_
                 return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open %s", root) : 0;
         }
         arena_init(&arena);
-        r = workspace_root_open(in->rt, in->agent->company_id, root, &arena, ret_fd, &real, err);
+        r = workspace_root_open(in->rt, &(struct workspace_asker){ in->agent->company_id, false },
+                                root, &arena, ret_fd, &real, err);
         arena_done(&arena);
         return r;
 }

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "core/access/access.h"
 #include "core/images/image.h"
 #include "core/roots/own_files.h"
 #include "core/roots/workspace_root.h"
@@ -86,16 +87,19 @@ static int open_in_roots(struct op *op, struct runtime *rt, const char *company_
         CLEAN(cleanup_fd) int dir = -1;
         CLEAN(err_done) struct err first = { 0 };
         const char *real, *name = strrchr(path, '/');
-        int r = workspace_root_open(rt, company_id, path, op->arena, &dir, &real, &first);
+        int r = workspace_root_open(
+                rt, &(struct workspace_asker){ company_id, op->actor->is_daemon_user }, path,
+                op->arena, &dir, &real, &first);
 
         if (r >= 0) {
                 *ret = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 return *ret < 0 ? err_sys(err, ERR_UNPROCESSABLE, errno, "%s", path) : 0;
         }
         if (name && name[1] && name > path)
-                r = workspace_root_open(rt, company_id,
-                                        arena_strndup(op->arena, path, (size_t)(name - path)),
-                                        op->arena, &dir, &real, NULL);
+                r = workspace_root_open(
+                        rt, &(struct workspace_asker){ company_id, op->actor->is_daemon_user },
+                        arena_strndup(op->arena, path, (size_t)(name - path)), op->arena, &dir,
+                        &real, NULL);
         if (r < 0)
                 return err_set(err, r, "%s", first.msg);
         r = path_open_plain(dir, name + 1, O_RDONLY | O_NONBLOCK, 0, ret, err);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "core/access/access.h"
 #include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
 
@@ -56,7 +57,9 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
         struct change_set *files;
         struct budget_set watch;
         const char *path;
-        int r = workspace_root_open(rt, req->company_id, req->path, op->arena, &dir, &path, err);
+        int r = workspace_root_open(
+                rt, &(struct workspace_asker){ req->company_id, op->actor->is_daemon_user },
+                req->path, op->arena, &dir, &path, err);
 
         if (r < 0)
                 return r;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "core/access/access.h"
 #include "core/places/place.h"
 #include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
@@ -209,7 +210,10 @@ int workspace_restore(struct op *op, struct runtime *rt, const struct lease_reco
 
         *ret = (struct restore_report){ 0 };
         if (local_path)
-                r = workspace_root_check(rt, record->lease.company_id, local_path, err);
+                r = workspace_root_check(rt,
+                                         &(struct workspace_asker){ record->lease.company_id,
+                                                                    op->actor->is_daemon_user },
+                                         local_path, err);
         if (r >= 0)
                 r = workspace_job_of_lease(&j, record, err);
         if (r >= 0) {

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "core/access/access.h"
 #include "core/exec/box_service.h"
 #include "core/places/place.h"
 #include "core/roots/workspace_root.h"
@@ -144,8 +145,10 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
 {
         struct staging s = { .job = { .op = op, .rt = rt }, .record = record, .req = req };
         CLEAN(cleanup_fd) int fd = -1;
-        int r = workspace_root_open(rt, record->lease.company_id, req->local_path, op->arena, &fd,
-                                    &s.path, err);
+        int r = workspace_root_open(
+                rt,
+                &(struct workspace_asker){ record->lease.company_id, op->actor->is_daemon_user },
+                req->local_path, op->arena, &fd, &s.path, err);
 
         if (r >= 0)
                 r = place_load(op, rt, record->lease.place_id, &s.job.place, err);

@@ -1,6 +1,7 @@
 /* Decides where worktrees are, what their branches are called, and when they are removed. */
 #define _GNU_SOURCE
 #include "core/workspaces/worktree.h"
+#include "core/access/access.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -134,8 +135,9 @@ static int worktree_job_begin(struct op *op, struct runtime *rt,
                 return err_set(err, ERR_UNPROCESSABLE, "The workspace names no branch");
         r = workspace_remove_dir(op, j->git.scratch, err);
         if (r >= 0)
-                r = workspace_root_open(rt, w->company_id, w->worktree_of, op->arena,
-                                        &j->repository, &path, err);
+                r = workspace_root_open(
+                        rt, &(struct workspace_asker){ w->company_id, op->actor->is_daemon_user },
+                        w->worktree_of, op->arena, &j->repository, &path, err);
         j->git.repository = path;
         j->git.repository_fd = j->repository;
         return r;
@@ -190,7 +192,10 @@ int worktree_ensure(struct op *op, struct runtime *rt, const struct execution_wo
                 if (r >= 0)
                         r = path_make_dirs(parent, 0755, err);
                 if (r >= 0)
-                        r = workspace_root_check(rt, w->company_id, parent, err);
+                        r = workspace_root_check(rt,
+                                                 &(struct workspace_asker){
+                                                         w->company_id, op->actor->is_daemon_user },
+                                                 parent, err);
                 if (r >= 0)
                         r = hide_parent(op, w, err);
                 if (r >= 0)
