@@ -121,7 +121,9 @@ class RoutesTest(PluginTest):
         driver = manifest()["environmentDrivers"][0]
         self.assertEqual(answer["sandboxProviders"]["acme"], {
             "status": "supported", "supportsSavedProbe": True, "supportsUnsavedProbe": True,
-            "supportsRunExecution": True, "supportsReusableLeases": True, "displayName": "Acme", "source": "plugin",
+            "supportsRunExecution": True, "supportsReusableLeases": True, "supportsInteractiveSetup": False,
+            "interactiveSetupConnectionTypes": [], "supportsTemplateCapture": False, "supportsTemplateDelete": False,
+            "supportsSetupTokenLogin": False, "displayName": "Acme", "source": "plugin",
             "pluginKey": KEY, "pluginId": plugin["id"], "configSchema": driver["configSchema"]})
         adapters = {a["adapterType"]: a["sandboxProviders"] for a in answer["adapters"]}
         self.assertEqual(adapters["codex_local"]["acme"], "supported")
