@@ -626,7 +626,7 @@ class PrivateTest(unittest.TestCase):
         private = self.pid()
         daemon = self.serve()
         self.assertEqual(self.pid(), daemon.pid)
-        self.assertFalse(os.path.exists(f"/proc/{private}"))
+        wait_until(lambda: not os.path.exists(f"/proc/{private}"), "the private daemon ends", 30)
         out, err = run.communicate("word\n", timeout=60)
         self.assertEqual((run.returncode, out), (3, "got word\n"), err)
         self.assertEqual(json.loads(self.berth("lease", "list", "--json").stdout), [], "its lease was released")

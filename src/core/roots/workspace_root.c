@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/fd.h"
 #include "base/path.h"
@@ -275,6 +277,16 @@ static int refuse_path(const struct runtime *rt, const char *company_id, const c
                        path, roots.len ? buf_str(&roots) : "none for this company");
 }
 
+/* File systems in which the kernel shows itself: there is no work in them. */
+static bool shows_kernel(int fd)
+{
+        struct statfs fs;
+
+        return fstatfs(fd, &fs) < 0 || fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC ||
+               fs.f_type == CGROUP_SUPER_MAGIC || fs.f_type == CGROUP2_SUPER_MAGIC ||
+               fs.f_type == DEVPTS_SUPER_MAGIC;
+}
+
 /* For the user that the daemon runs as, who could do there without us all that we do: a directory
  * of that user, by its real path. Returns as open_beneath_any() does. */
 static int open_own(const char *path, int flags, int *ret, struct err *err)
@@ -289,7 +301,8 @@ static int open_own(const char *path, int flags, int *ret, struct err *err)
                 return 0;
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", path);
-        if (st.st_uid != geteuid() || !real_path_of(fd, real, sizeof(real)) || !streq(real, path))
+        if (st.st_uid != geteuid() || shows_kernel(fd) || !real_path_of(fd, real, sizeof(real)) ||
+            !streq(real, path))
                 return 0;
         *ret = take_fd(&fd);
         return 1;
