@@ -61,7 +61,7 @@ class Scanning:
                "comments": [r["id"] for r in rows("SELECT id FROM issue_comments")], "documents": ["plan"],
                "config-revisions": [r["id"] for r in rows("SELECT id FROM agent_config_revisions")],
                "salvages": [r["id"] for r in rows("SELECT id FROM salvages")],
-               "adapters": ["process"],
+               "adapters": ["process"], "kinds": ["podman"],
                "heartbeat-runs": [r["id"] for r in rows("SELECT id FROM heartbeat_runs")],
                "execution-workspaces": [r["id"] for r in rows("SELECT id FROM execution_workspaces")]}
         agent = self.agent(ids["companies"][0], name="Reader", grants=["environments:manage"], role="ceo",
