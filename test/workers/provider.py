@@ -52,7 +52,8 @@ def sandbox(ident):
 def acquire(params):
     ident = f"sb-{params['runId']}-{time.monotonic_ns()}"
     with open(sandbox(ident), "w", encoding="utf-8") as file:
-        json.dump(params.get("owner"), file)
+        if "owner" in params:  # otherwise the file is empty, and made on a full disk too
+            json.dump(params["owner"], file)
     return {"providerLeaseId": ident, "metadata": {"sandboxId": ident, "remoteCwd": "/work"}}
 
 
