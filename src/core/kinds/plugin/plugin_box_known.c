@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "core/kinds/plugin/plugin_box.h"
 
 #define ENTRIES  256
@@ -31,11 +32,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t slot_of(const char *id)
 {
-        uint32_t hash = 2166136261u;
-
-        for (; *id; id++)
-                hash = (hash ^ (unsigned char)*id) * 16777619u;
-        return hash % ENTRIES;
+        return hash_text(id) % ENTRIES;
 }
 
 void plugin_box_note_heard(const char *place_id, bool lives)
